@@ -2,8 +2,8 @@
 
 use strandline_base::{SqlType, Value};
 
-/// A value as PostgreSQL would show it in a message; dates and times in their integer form are
-/// turned into calendar form by simple arithmetic.
+/// A value as PostgreSQL would print it in a message. Dates and times come in their integer form
+/// and are printed in calendar form.
 pub fn value_text(sql_type: SqlType, value: &Value) -> String {
     match value {
         Value::Null => "null".into(),

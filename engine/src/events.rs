@@ -1,7 +1,7 @@
-//! Events for `tracing`: background work fails, or works again.
+//! Events for `tracing`: background work has failed, or works again.
 //!
-//! A database inside a program has no subscriber, so that nothing is printed and each event costs
-//! a load and a branch. Events are rare: none is on the path of a transaction.
+//! A database inside a program has no subscriber, so nothing is printed and each event costs a load
+//! and a branch. Events are rare, and none is on the path of a transaction.
 
 use strandline_base::{Error, ErrorKind};
 use tracing::{error, info};
@@ -23,7 +23,7 @@ pub(crate) fn background_work(what: &str, before: Option<&Error>, now: Option<&E
     }
 }
 
-/// Whether two errors tell of one condition.
+/// Whether two errors have the same cause.
 pub(crate) fn is_same_failure(before: &Error, now: &Error) -> bool {
     (before.kind(), before.sqlstate()) == (now.kind(), now.sqlstate())
 }

@@ -1,16 +1,16 @@
-//! Immutable expressions of a row's columns: parts of index keys, conditions of partial indexes.
+//! Immutable expressions of a row's columns: parts of index keys, predicates of partial indexes.
 //!
-//! The engine knows no SQL. It keeps an expression as text beside the columns that it reads;
-//! [`RowExpressions`], which the database is opened with, makes an evaluator of it.
+//! The engine knows no SQL. It stores an expression as text beside the columns that it reads.
+//! [`RowExpressions`], supplied when the database is opened, compiles it.
 
 use arrow_array::{ArrayRef, RecordBatch};
 use std::sync::Arc;
 use strandline_base::{Result, SqlType, Value};
 
-/// Makes evaluators of expressions; one for the whole database.
+/// Compiles expressions; one for the whole database.
 pub trait RowExpressions: Send + Sync + std::fmt::Debug {
-    /// Compiles `sql`, whose result has `result`'s type. `columns`: names and types of the columns
-    /// that it reads, in the order in which values will be given.
+    /// Compiles `sql`, whose result has the type `result`. `columns` has the names and types of the
+    /// columns that it reads, in the order in which values will be passed.
     fn compile(
         &self,
         sql: &str,
@@ -19,11 +19,11 @@ pub trait RowExpressions: Send + Sync + std::fmt::Debug {
     ) -> Result<Arc<dyn RowExpression>>;
 }
 
-/// The evaluator of an expression. Both ways give the same values.
+/// A compiled expression. Both methods give the same values.
 pub trait RowExpression: Send + Sync {
-    /// For every row of `columns`, which has the expression's columns in their order: an array of
-    /// the result type's Arrow type.
+    /// Evaluates every row of `columns`, which has the expression's columns in their order. The
+    /// result is an array of the result type's Arrow type.
     fn evaluate(&self, columns: &RecordBatch) -> Result<ArrayRef>;
-    /// For one row.
+    /// Evaluates one row.
     fn evaluate_row(&self, columns: &[Value]) -> Result<Value>;
 }

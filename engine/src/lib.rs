@@ -8,7 +8,7 @@
 //! | room | what is in it |
 //! |---|---|
 //! | `expressions` | the interface of immutable expressions over a row |
-//! | `settings`, `display`, `events` | options, text of values, what `tracing` is told |
+//! | `settings`, `display`, `events` | options, text of values, events for `tracing` |
 //! | `request` | the request of a scan: columns, conditions |
 //! | `catalog` | definitions, their versions and differences, rights, identities, retention |
 //! | `store` | one table's rows, its key indexes and the locks of its definition |

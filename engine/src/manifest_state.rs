@@ -1,7 +1,7 @@
 //! The manifest's records: the state of the database at a checkpoint, and edits of this state.
 //!
-//! Records are JSON (documented in `docs/format.md`): they are small, written once per checkpoint,
-//! and an operator can read them.
+//! Records are JSON (documented in `docs/format.md`): small, written once per checkpoint, and
+//! readable for an operator.
 //!
 //! Invariant: applying the edits in order to the snapshot gives the state. An edit contains
 //! differences of catalogs, every changed range as a whole, and the whole lists of every changed
@@ -23,33 +23,33 @@ use strandline_tail::merge_watermarks::MergeWatermarks;
 /// The state of a database at its last checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ManifestState {
-    /// every commit up to it is in ranges or runs, those to storages that are behind excepted
+    /// every commit up to it is in ranges or runs, except in storages that are behind
     pub checkpoint_ts: CommitTs,
-    /// where the replay of the log starts, if no storage is behind
+    /// start of the log's replay, if no storage is behind
     pub log_from: u64,
-    /// up to where the log was durable: a log that ends before has been cut by somebody else
+    /// end of the durable log; a log that ends earlier has been cut by another program
     pub log_durable: u64,
-    /// file numbers below it have been used
+    /// smaller file numbers have been used
     pub next_file: u64,
     /// catalog versions, oldest first, each valid from its timestamp
     #[serde(with = "stored_versions")]
     pub catalogs: Vec<(CommitTs, Arc<Catalog>)>,
     /// (table, column, last value given out)
     pub identities: Vec<(TableId, ColumnId, i64)>,
-    /// how long ago timestamps were
+    /// the elapsed times of timestamps
     pub time: TimeMap,
     /// the storages
     pub storages: BTreeMap<StorageId, StorageState>,
-    /// storages whose records could not be written: they are as of an earlier checkpoint
+    /// storages whose records could not be written, as of their last successful checkpoint
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub behind: BTreeMap<StorageId, Covered>,
-    /// storages that catalog versions name but that are no more
+    /// dropped storages that catalog versions still have
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub forgotten: BTreeSet<StorageId>,
 }
 
-/// How far a storage's files reach: they hold every commit up to a timestamp; the replay of later
-/// commits starts at a log position.
+/// The coverage of a storage's files: they have every commit up to the timestamp, and the replay of
+/// later commits starts at the log position.
 pub type Covered = (CommitTs, u64);
 
 /// A storage at a checkpoint.
@@ -59,9 +59,9 @@ pub struct StorageState {
     pub ranges: BTreeMap<RangeNo, RangeEntry>,
     /// runs, newest first
     pub runs: Vec<u64>,
-    /// type and missing value of every column its files may have, dropped ones included
+    /// type and missing value of every column that its files may have, including dropped ones
     pub columns: Vec<(SqlType, Value)>,
-    /// versions superseded before it may be gone
+    /// versions superseded before it may have been dropped
     pub kept_from: CommitTs,
 }
 
@@ -72,10 +72,10 @@ pub struct RangeEntry {
     pub rows: u32,
     /// every commit up to it is in the chunks
     pub merged_through: u64,
-    /// every commit up to it is in the rows' metadata; absent: as `merged_through`
+    /// every commit up to it is in the rows' metadata; absent: equal to `merged_through`
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows_merged_through: Option<u64>,
-    /// columns that are behind the rows' metadata, and which commits are in theirs
+    /// columns that are behind the rows' metadata, with the commits that they have
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lagging: BTreeMap<u32, u64>,
     /// the start of all rows if there is no metadata blob
@@ -97,22 +97,22 @@ pub struct RangeEntry {
 pub struct ManifestEdit {
     /// the new scalars
     pub checkpoint_ts: CommitTs,
-    /// where the replay of the log starts
+    /// start of the log's replay
     pub log_from: u64,
-    /// up to where the log was durable: a log that ends before has been cut by somebody else
+    /// end of the durable log; a log that ends earlier has been cut by another program
     pub log_durable: u64,
-    /// file numbers below it have been used
+    /// smaller file numbers have been used
     pub next_file: u64,
-    /// how the list changed
+    /// the change of the list
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catalogs: Option<VersionsEdit>,
     /// the counters that have changed
     pub identities: Vec<(TableId, ColumnId, i64)>,
-    /// how long ago timestamps were
+    /// the elapsed times of timestamps
     pub time: TimeMap,
     /// changed storages
     pub storages: BTreeMap<StorageId, StorageEdit>,
-    /// storages that are no more
+    /// dropped storages
     pub dropped: Vec<StorageId>,
     /// the whole list
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -131,7 +131,7 @@ pub struct StorageEdit {
     pub runs: Vec<u64>,
     /// the whole list
     pub columns: Vec<(SqlType, Value)>,
-    /// versions superseded before it may be gone
+    /// versions superseded before it may have been dropped
     pub kept_from: CommitTs,
 }
 
@@ -182,7 +182,7 @@ impl RangeEntry {
 }
 
 impl ManifestState {
-    /// The identity columns' values in `now` that this state does not have.
+    /// The identity columns' values in `now` that differ from this state's.
     pub fn changed_identities(
         &self,
         mut now: Vec<(TableId, ColumnId, i64)>,
@@ -194,7 +194,7 @@ impl ManifestState {
     /// Applies an edit.
     ///
     /// # Errors
-    /// XX001 naming `place` if it does not belong to this state.
+    /// XX001 with `place` if the edit belongs to a different state.
     pub fn apply(&mut self, edit: ManifestEdit, place: &str) -> Result<()> {
         self.checkpoint_ts = edit.checkpoint_ts;
         self.log_from = edit.log_from;
@@ -228,12 +228,12 @@ impl ManifestState {
         self.forgotten = edit.forgotten;
         Ok(())
     }
-    /// How far a storage's files reach; later commits are in the log.
+    /// The coverage of a storage's files; later commits are in the log.
     pub fn covered(&self, storage: StorageId) -> Covered {
         let all = (self.checkpoint_ts, self.log_from);
         self.behind.get(&storage).copied().unwrap_or(all)
     }
-    /// Where the replay of the log starts.
+    /// The start of the log's replay.
     pub fn replay_from(&self) -> u64 {
         let behind = self.behind.values().map(|(_, log_from)| *log_from);
         behind.fold(self.log_from, u64::min)

@@ -13,36 +13,36 @@ use strandline_txn::Isolation;
 pub struct Settings {
     /// Bound on the memory of tails, cached blocks and queries together, in bytes. Half goes to
     /// queries, 3/8 to cached blocks and key indexes, 1/8 to tails. Key indexes take what they
-    /// need, and tails borrow up to 3/8; a quarter of the 3/8 stays with the blocks. Default:
-    /// 2 GiB.
+    /// need, and tails borrow up to 3/8; a quarter of the 3/8 stays with the blocks. Default: 2
+    /// GiB.
     pub memory_bytes: usize,
     /// Bytes of one log segment. Default: 16 MiB.
     pub wal_segment_bytes: u64,
-    /// A checkpoint starts when the log since the last one exceeds this many bytes. Default:
+    /// A checkpoint starts when more bytes than this have been logged since the last one. Default:
     /// 256 MiB.
     pub checkpoint_wal_bytes: u64,
-    /// A range is merged by a checkpoint when it has this many pending records. Default: 2^15, half
-    /// a range, which the paper finds best \[L-Store §4.4\]; until then overlays keep scans fast.
+    /// A checkpoint merges a range that has this many pending records. Default: 2^15, half a range,
+    /// which the paper finds best \[L-Store §4.4\]; until then overlays keep scans fast.
     pub merge_pending_records: u32,
-    /// A range is merged as well when it has had pending records for so long. Default: 30 s.
+    /// A checkpoint also merges a range that has had pending records for this long. Default: 30 s.
     pub merge_age: Duration,
     /// Share of one processor's time, in percent, that background merges may take; 100: all of it.
     /// A merge that the log's size or a lack of memory requires is not delayed. Default: 25.
     pub merge_percent: u32,
-    /// Ranges that a checkpoint merges at the same time, each on a thread. Default: half the
+    /// Ranges that a checkpoint merges at the same time, one per thread. Default: half the
     /// processors, at most 4.
     pub merge_threads: usize,
-    /// Threads that rebuild row maps and tails when a database is opened; what they rebuild does
-    /// not depend on their number. 1: everything in order on the opening thread, so that device
-    /// operations come in order as well. Default: as many as there are processors, at most 8.
+    /// Threads that rebuild row maps and tails when a database is opened. The result does not
+    /// depend on their number. 1: all on the opening thread, so that the order of device operations
+    /// is fixed too. Default: the number of processors, at most 8.
     pub recovery_threads: usize,
-    /// Bytes of the disk that are kept for freeing space when it is full, in a file of their own;
-    /// 0: none. Default: 32 MiB.
+    /// Bytes of disk space reserved, in a file of its own, for operations that free space on a full
+    /// disk. 0: none. Default: 32 MiB.
     pub reserve_bytes: u64,
-    /// Whether a background thread merges and checkpoints. Tests turn it off and force both.
+    /// Whether a background thread merges and checkpoints. Tests turn it off and call both.
     pub background_maintenance: bool,
-    /// Evaluators of index expressions and of partial indexes' conditions. Default: none, which
-    /// refuses such indexes.
+    /// Evaluators of index expressions and of partial indexes' predicates. Default: none; such
+    /// indexes are then refused.
     pub expressions: Option<Arc<dyn RowExpressions>>,
     /// The number of a tail's first record. Default: 0; tests begin close to a limit.
     pub first_tail_record: u64,
@@ -75,7 +75,7 @@ impl Settings {
     /// The smallest `memory_bytes`.
     pub const MEMORY_BYTES_MIN: usize = 16 << 20;
 
-    /// Bytes for record pages. When half of them are used memory is short: checkpoints merge.
+    /// Bytes for record pages. Memory is short when half of them are used; checkpoints then merge.
     pub fn tail_bytes(&self) -> usize {
         self.memory_bytes / 8
     }
@@ -93,12 +93,12 @@ impl Settings {
     pub fn index_bytes(&self) -> usize {
         self.cache_bytes() / 4 * 3
     }
-    /// Bytes of the rows of one range; wider rows get ranges of fewer rows. A 16th, so that the
-    /// copies that loads and merges make of a range fit beside each other; 1 MiB to 64 MiB.
+    /// Bytes of the rows of one range; wider rows get ranges of fewer rows. It is a 16th, between 1
+    /// MiB and 64 MiB, so that the copies of a range in loads and merges fit side by side.
     pub fn range_bytes(&self) -> usize {
         (self.memory_bytes / 16).clamp(1 << 20, 64 << 20)
     }
-    /// Bytes of the rows of all bulk loads together that wait or are being encoded.
+    /// Bytes of rows that wait or are being encoded, in all bulk loads together.
     pub fn load_bytes(&self) -> usize {
         self.memory_bytes / 8
     }
@@ -107,11 +107,11 @@ impl Settings {
     pub fn list_bytes(&self) -> usize {
         self.cache_bytes()
     }
-    /// Bytes for queries' operators.
+    /// Bytes for the operators of queries.
     pub fn query_bytes(&self) -> usize {
         self.memory_bytes / 2
     }
-    /// Refuses values that cannot work.
+    /// Refuses invalid values.
     pub fn check(&self) -> Result<()> {
         if self.memory_bytes < Self::MEMORY_BYTES_MIN {
             return Err(Error::invalid(
@@ -129,7 +129,7 @@ impl Settings {
 
 /// The components and settings a database is opened with.
 pub struct DbOptions {
-    /// where its files are
+    /// the device with its files
     pub device: Arc<dyn Device>,
     /// the wall clock
     pub clock: Arc<dyn Clock>,
@@ -143,26 +143,26 @@ pub enum ConflictPolicy {
     /// waits for the other one to end
     #[default]
     Wait,
-    /// fails with 40001 at once, as the paper has it \[L-Store §5.1.1\]
+    /// fails with 40001 at once, as in the paper \[L-Store §5.1.1\]
     Abort,
 }
 
-/// How a transaction runs.
+/// The options of a transaction.
 #[derive(Clone, Debug)]
 pub struct TxnOptions {
     /// read committed, snapshot or serializable
     pub isolation: Isolation,
     /// writes are errors (25006)
     pub read_only: bool,
-    /// false: commit returns before the log is on the device
+    /// false: commit returns before the log is durable
     pub synchronous_commit: bool,
-    /// Whether writers wait for each other.
+    /// Whether a writer waits for other writers.
     pub conflicts: ConflictPolicy,
     /// Reads other transactions' commits, and writes on top of them, before they are durable.
-    /// Nothing that depends on them is acknowledged before they are durable: the commit waits, and
-    /// fails if the log fails.
+    /// Nothing that depends on them is acknowledged before they are durable: the commit waits for
+    /// them, and fails if the log fails.
     pub speculative: bool,
-    /// None: wait for ever
+    /// None: wait without a limit
     pub lock_timeout: Option<Duration>,
     /// Set to true by another thread to cancel the running statement (57014).
     pub cancel: Arc<AtomicBool>,

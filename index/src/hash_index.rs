@@ -1,14 +1,15 @@
-//! The memory-resident index: 256 hash tables, each under its own lock, so that
-//! writers seldom meet and the pause while one of them grows is short.
+//! The memory-resident index: 256 hash tables, each with its own lock. Writers seldom meet, and the
+//! pause while one table grows is short.
 //!
-//! An entry is the hash and the row id, 16 bytes, so that a table can grow without reading keys.
-//! Rows of one key lie in one table, whose lock makes [`HashIndex::insert`] collect the others and
-//! add its own entry in one step: the later of two adders of a key finds the earlier one's entry.
+//! An entry is the hash and the row id, 16 bytes, so a table can grow without reading keys. Rows of
+//! one key are in one table. Under its lock [`HashIndex::insert`] collects the other rows and adds
+//! its own entry in one step. The later of two threads that add one key therefore finds the earlier
+//! one's entry.
 //!
-//! A table that is mostly empty shrinks: its memory follows the entries it has, not those it had.
+//! A table that is mostly empty shrinks, so its memory follows its present number of entries.
 //!
-//! Lock order: one table at a time; while its lock is held only the closure of
-//! [`HashIndex::retain`] is called.
+//! Lock order: one table at a time. Under its lock only the closure of [`HashIndex::retain`] is
+//! called.
 
 use crate::Lookup;
 use hashbrown::HashTable;
@@ -28,20 +29,20 @@ struct Entry {
 
 const _: () = assert!(size_of::<Entry>() == 16);
 
-/// A table with room for so many entries per entry shrinks.
+/// A table shrinks if its capacity is at least this many times its number of entries.
 const ROOM_MAX: usize = 8;
-/// A table with room for so many entries does not.
+/// A table of at most this capacity does not shrink.
 const ROOM_MIN: usize = 56;
 
-/// Alone on its cache line.
+/// A table alone on its cache line.
 #[repr(align(64))]
 #[derive(Default)]
 struct Shard(RwLock<HashTable<Entry>>);
 
-/// See the module's documentation.
+/// The hash index; see the module's documentation.
 pub struct HashIndex {
     shards: Box<[Shard]>,
-    /// bytes of this and other indexes
+    /// bytes of all indexes that share this counter
     memory: Arc<Counter>,
 }
 
@@ -51,7 +52,7 @@ impl HashIndex {
         Self::counted(Arc::default())
     }
 
-    /// An empty index whose bytes are part of `memory` for as long as it lives.
+    /// An empty index whose bytes are counted in `memory` for as long as it lives.
     pub fn counted(memory: Arc<Counter>) -> Self {
         memory.fetch_add(Self::EMPTY_BYTES, Ordering::Relaxed);
         Self {
@@ -62,9 +63,9 @@ impl HashIndex {
 
     const EMPTY_BYTES: usize = SHARDS * size_of::<Shard>() + size_of::<Self>();
 
-    /// Makes room for `additional` more entries at once, as much as they will take in the end: to
-    /// grow by doubling would leave the allocator as many bytes of tables that were too small. A
-    /// shard that gets more than its part grows again.
+    /// Reserves capacity for `additional` more entries at once. Growth by doubling would leave the
+    /// allocator as many bytes of tables that were too small. A shard that gets more than its share
+    /// of the entries grows again.
     pub fn reserve(&self, additional: usize) {
         for shard in &self.shards {
             self.resize(&mut shard.0.write(), |table| {
@@ -73,14 +74,14 @@ impl HashIndex {
         }
     }
 
-    /// Gives back room that is mostly unused.
+    /// Shrinks the tables that are mostly empty.
     pub fn trim(&self) {
         for shard in &self.shards {
             self.shrink(&mut shard.0.write());
         }
     }
 
-    /// Runs `change`, which may make the table larger or smaller, and counts that.
+    /// Runs `change`, which may grow or shrink the table, and counts the difference in bytes.
     fn resize(&self, table: &mut HashTable<Entry>, change: impl FnOnce(&mut HashTable<Entry>)) {
         let before = table.allocation_size();
         change(table);
@@ -88,7 +89,7 @@ impl HashIndex {
         self.memory.fetch_add(grown, Ordering::Relaxed);
     }
 
-    /// Gives memory back if the table is mostly empty, and keeps room for as many entries again.
+    /// Shrinks the table if it is mostly empty, to a capacity of twice its entries.
     fn shrink(&self, table: &mut HashTable<Entry>) {
         let len = table.len();
         if table.capacity() > ROOM_MIN && table.capacity() / ROOM_MAX >= len {
@@ -96,8 +97,8 @@ impl HashIndex {
         }
     }
 
-    /// The table looks at the lowest bits (position) and the highest 7 (tag): the shard is chosen
-    /// by the bits below those.
+    /// The shard of a hash. The table uses the lowest bits (position) and the highest 7 (tag), so
+    /// the bits below the tag choose the shard.
     fn shard(&self, hash: u64) -> &RwLock<HashTable<Entry>> {
         &self.shards[(hash >> (57 - SHARD_BITS)) as usize % SHARDS].0
     }
@@ -117,9 +118,9 @@ impl Drop for HashIndex {
 }
 
 impl HashIndex {
-    /// Adds an entry unless it is there, and appends to `others` the other rows under this hash
-    /// that were there before, atomically: of two concurrent adders at least one sees the other.
-    /// Returns whether the entry is new.
+    /// Adds an entry unless it exists, and appends to `others` the other rows that this hash had
+    /// before. Both happen atomically: of two threads that add one hash, at least one sees the
+    /// other's row. Returns whether the entry is new.
     pub fn insert(&self, hash: u64, row: RowId, others: &mut Vec<RowId>) -> bool {
         let entry = Entry { hash, row };
         let mut table = self.shard(hash).write();
@@ -144,7 +145,7 @@ impl HashIndex {
         true
     }
 
-    /// The row under this hash, if it is the only one.
+    /// The row of this hash, if there is only one.
     #[inline]
     pub fn find(&self, hash: u64) -> Lookup {
         let table = self.shard(hash).read();
@@ -156,14 +157,14 @@ impl HashIndex {
         }
     }
 
-    /// Appends all rows under this hash.
+    /// Appends all rows of this hash.
     pub fn lookup(&self, hash: u64, rows: &mut Vec<RowId>) {
         let table = self.shard(hash).read();
         let found = table.iter_hash(hash).filter(|found| found.hash == hash);
         rows.extend(found.map(|found| found.row));
     }
 
-    /// Removes an entry if it is there.
+    /// Removes an entry if it exists.
     pub fn remove(&self, hash: u64, row: RowId) {
         let entry = Entry { hash, row };
         let mut table = self.shard(hash).write();
@@ -173,7 +174,7 @@ impl HashIndex {
         }
     }
 
-    /// Removes every entry that `keep` does not want; as [`crate::AccessMethod::retain`].
+    /// Removes every entry for which `keep` returns false; see [`crate::AccessMethod::retain`].
     pub fn retain(&self, mut keep: impl FnMut(u64, RowId) -> bool) {
         for shard in &self.shards {
             let mut table = shard.0.write();
@@ -182,7 +183,7 @@ impl HashIndex {
         }
     }
 
-    /// Whether there is this entry.
+    /// Whether the entry exists.
     pub fn has(&self, hash: u64, row: RowId) -> bool {
         let table = self.shard(hash).read();
         table
@@ -190,7 +191,7 @@ impl HashIndex {
             .is_some()
     }
 
-    /// Appends a line for every entry that lookups do not come to.
+    /// Appends a line for every entry that lookups do not find.
     pub fn check(&self, damage: &mut Vec<String>) {
         for (no, shard) in self.shards.iter().enumerate() {
             let table = shard.0.read();
@@ -207,7 +208,7 @@ impl HashIndex {
         }
     }
 
-    /// Entries held.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.0.read().len()).sum()
     }
@@ -217,7 +218,7 @@ impl HashIndex {
         self.len() == 0
     }
 
-    /// Bytes of memory the index takes.
+    /// The index's memory in bytes.
     pub fn memory_bytes(&self) -> usize {
         let tables: usize = self
             .shards

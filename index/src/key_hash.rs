@@ -1,20 +1,20 @@
-//! The 64-bit hash of a key. Equal SQL values hash alike; it is not stored on disk, so it may
-//! change from one version to the next.
+//! The 64-bit hash of a key. Equal SQL values have equal hashes. The hash is not stored on disk, so
+//! it may change from one version to the next.
 //!
-//! A key of one integer column goes through the SplitMix64 finalizer, a bijection: such keys never
-//! collide. Everything else is absorbed word by word with the multiply-fold step of the wyhash
-//! family: the 128-bit product of two words, high half xor low half. Bytes are taken in pairs of
-//! words, the last pair padded with zeros, after their length.
+//! A key of one integer column goes through the SplitMix64 finalizer, a bijection, so such keys
+//! never collide. All other keys are absorbed word by word with the multiply-fold step of the
+//! wyhash family: the 128-bit product of two words, high half xor low half. Bytes are absorbed
+//! after their length, in pairs of words; the last pair is padded with zeros.
 //!
-//! Equality as SQL has it: −0 equals 0, all NaNs equal each other, `real` widens to `double
-//! precision`, integers of different width compare by value, intervals compare with months of 30
-//! days and days of 24 hours. `char(n)` values arrive padded, numeric values at their column's
-//! scale. Keys of one index have the same column types, so types are not hashed.
+//! Equality is SQL's: −0 equals 0, all NaNs are equal, and `real` widens to `double precision`.
+//! Integers of different width compare by value. Intervals compare with months of 30 days and days
+//! of 24 hours. `char(n)` values arrive padded, numeric values at their column's scale. Keys of one
+//! index have the same column types, so types are not hashed.
 
 use std::cmp::Ordering;
 use strandline_base::{Interval, Value};
 
-// Odd constants of random-looking bits: the fractional parts of the square roots of 2, 3, 5 and 7.
+// Odd constants with random-looking bits: the fractional parts of the square roots of 2, 3, 5, 7.
 const K0: u64 = 0x6a09_e667_f3bc_c909;
 const K1: u64 = 0xbb67_ae85_84ca_a73b;
 const K2: u64 = 0x3c6e_f372_fe94_f82b;
@@ -33,7 +33,7 @@ pub fn hash_key(values: &[Value]) -> u64 {
     }
 }
 
-/// Whether two keys of one index are equal, as [`hash_key`] has it; NULLs never are.
+/// Whether two keys of one index are equal by [`hash_key`]'s rules; NULLs never are.
 pub fn is_same_key(a: &[Value], b: &[Value]) -> bool {
     let is_same = |(a, b): (&Value, &Value)| match (a, b) {
         (Value::Interval(a), Value::Interval(b)) => interval_nanos(a) == interval_nanos(b),
@@ -62,8 +62,8 @@ fn fold(a: u64, b: u64) -> u64 {
     (product >> 64) as u64 ^ product as u64
 }
 
-/// Both words are offset, so that neither is zero for the values that occur in practice; the
-/// rotated state goes in once more, so that a zero product does not erase what came before.
+/// Absorbs two words. Both are offset, so that neither is zero for values that occur in practice.
+/// The rotated state is added again, so that a zero product does not erase it.
 #[inline]
 fn absorb(state: u64, a: u64, b: u64) -> u64 {
     fold(a ^ state ^ K1, b ^ K2) ^ state.rotate_left(23)
@@ -107,7 +107,7 @@ fn absorb_bytes(state: u64, bytes: &[u8]) -> u64 {
     state
 }
 
-/// The bits of a number, one zero and one NaN.
+/// The bits of a number, with one form of zero and one of NaN.
 pub(crate) fn canonical_bits(v: f64) -> u64 {
     if v.is_nan() {
         f64::NAN.to_bits()

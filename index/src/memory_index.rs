@@ -1,5 +1,5 @@
-//! The access method in memory: a hash index of all entries, and sequences as a short cut for keys
-//! that are serial numbers. Unordered; built from the rows when a database is opened.
+//! The unordered access method in memory: a hash index of all entries, and sequences as a short cut
+//! for keys that are serial numbers. It is built from the rows when a database is opened.
 
 use crate::access_method::{AccessMethod, BulkLoad, Capabilities, KeyBytes, Lookup};
 use crate::hash_index::HashIndex;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize as Counter; // counts bytes; no part of the protocol
 use strandline_base::{CommitTs, Result, RowId, Value};
 
-/// See the module's documentation.
+/// The access method; see the module's documentation.
 #[derive(Default)]
 pub struct MemoryIndex {
     entries: HashIndex,
@@ -17,7 +17,7 @@ pub struct MemoryIndex {
 }
 
 impl MemoryIndex {
-    /// An empty index whose bytes are part of `memory` for as long as it lives.
+    /// An empty index whose bytes are counted in `memory` for as long as it lives.
     pub fn counted(memory: Arc<Counter>) -> Self {
         Self {
             entries: HashIndex::counted(memory),
@@ -39,7 +39,7 @@ impl BulkLoad for Load<'_> {
     }
 
     fn finish(self: Box<Self>) -> Result<()> {
-        // Only now: whoever finds a row by a sequence finds its entry as well.
+        // The sequence comes last, so that a row found by a sequence always has its entry.
         if let Some(sequence) = self.sequence.finish() {
             self.index.sequences.add(sequence);
         }

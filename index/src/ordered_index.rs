@@ -1,14 +1,15 @@
-//! The ordered access method in memory: a concurrent B-link tree (`tree` has the protocol) of
-//! entries, each a key's bytes and a row's number; built from the rows when a database is opened.
+//! The ordered access method in memory: a concurrent B-link tree (`tree` has the protocol). An
+//! entry has a key's bytes and a row's number. The tree is built from the rows when a database is
+//! opened.
 //!
-//! * An entry of 10 million bigint keys takes about 20 bytes. Leaves have 4 KB and store what their
-//!   entries have in common once.
-//! * A reader holds one latch at a time, a cursor none between two calls.
-//! * A retired entry goes at once; leaves with few entries left are joined, and their numbers are
-//!   used again.
+//! * An entry of 10 million bigint keys takes about 20 bytes. Leaves have 4 KB and store the common
+//!   prefix of their entries once.
+//! * A reader holds one latch at a time; a cursor holds none between two calls.
+//! * A retired entry is removed at once. Leaves with few entries are joined, and the numbers of
+//!   freed leaves are reused.
 //! * Two threads that `insert` the same key run one after the other, so that the second sees the
-//!   first's entry. `add`, for keys of many rows, does not look at other entries.
-//! * A load sorts its entries and enters them leaf by leaf, beside writers (`load`).
+//!   first one's entry. `add`, for keys of many rows, does not look at other entries.
+//! * A load sorts its entries and adds them leaf by leaf, beside writers (`load`).
 
 mod check;
 mod cursor;
@@ -31,14 +32,14 @@ use std::sync::atomic::AtomicUsize as Counter; // counts bytes; no part of the p
 use strandline_base::{CommitTs, Result, RowId, Value};
 use tree::{NODE_BYTES, Tree};
 
-/// See the module's documentation.
+/// The ordered index; see the module's documentation.
 pub struct OrderedIndex {
     keys: OrderedKeys,
     tree: Tree,
 }
 
 impl OrderedIndex {
-    /// An empty index over keys with these parts, whose bytes are part of `memory` for as long as
+    /// An empty index over keys with these parts. Its bytes are counted in `memory` for as long as
     /// it lives.
     pub fn counted(parts: Vec<PartOrder>, memory: Arc<Counter>) -> Self {
         Self::with_node_bytes(parts, memory, NODE_BYTES)
@@ -51,7 +52,7 @@ impl OrderedIndex {
         }
     }
 
-    /// The encoder of its keys.
+    /// The encoder of the index's keys.
     pub fn keys(&self) -> &OrderedKeys {
         &self.keys
     }

@@ -1,7 +1,8 @@
-//! The bytes of a key in an ordered index: comparing them as bytes orders keys as ORDER BY does.
+//! The bytes of a key in an ordered index. Comparing them as bytes orders keys like ORDER BY.
 //!
-//! A key is the sequence of its parts. A part is a marker byte, which places NULL before or behind
-//! all values, and for a value its order-preserving bytes; a descending part has these inverted.
+//! A key is the sequence of its parts. A part is a marker byte, which puts NULL before or behind
+//! all values, followed by the value's order-preserving bytes. A descending part has these
+//! inverted.
 //!
 //! | value | bytes |
 //! |---|---|
@@ -14,17 +15,17 @@
 //! | text, bytea | the bytes with 0 as 1 1 and 1 as 1 2, then 0 |
 //! | uuid | 16 |
 //!
-//! Integers of different width, and both floating types, have the same bytes for equal values, as
+//! Integers of different width, and both floating types, have the same bytes for equal values, like
 //! they have the same hash in a hash index.
 //!
 //! Invariants:
-//! 1. Keys of one index have equal bytes if and only if the values are equal as
-//!    [`Value::compare`] has it and NULL equals NULL, unless they are cut.
-//! 2. No key's bytes begin with another key's bytes. So the keys that begin with some leading parts
-//!    are those from these parts' bytes up to their [`successor`].
+//! 1. Keys of one index have equal bytes if and only if the values are equal by [`Value::compare`],
+//!    where NULL equals NULL, unless they are cut.
+//! 2. No key's bytes begin with another key's bytes. So the keys with the same leading parts are
+//!    those from these parts' bytes up to the bytes' [`successor`].
 //! 3. A key of more than [`PREFIX_BYTES`] bytes is *cut*: it has its first `PREFIX_BYTES` bytes and
-//!    a hash of all of them, and [`KeyBytes::is_cut`] tells. Two cut keys with one prefix may be in
-//!    any order, and different keys may have the same bytes. A cut key and one that is not are in
+//!    a hash of all of them, and [`KeyBytes::is_cut`] is true. Two cut keys with one prefix may be
+//!    in any order, and different keys may have the same bytes. A cut key and an uncut one are in
 //!    order, because the shorter one does not begin the longer one (2).
 
 use crate::access_method::{KeyBytes, KeyRange};
@@ -48,11 +49,11 @@ const NULL_LAST: u8 = 2;
 pub struct PartOrder {
     /// DESC
     pub descending: bool,
-    /// NULLS FIRST, whatever the direction
+    /// NULLS FIRST, independent of the direction
     pub nulls_first: bool,
 }
 
-/// Encodes the keys of one ordered index; a copy is cheap.
+/// The encoder of the keys of one ordered index; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct OrderedKeys {
     parts: Arc<[PartOrder]>,
@@ -71,7 +72,7 @@ impl OrderedKeys {
         &self.parts
     }
 
-    /// The bytes of a key; it has a value for each part.
+    /// The bytes of a key, which must have a value for each part.
     pub fn encode(&self, key: &[Value]) -> KeyBytes {
         let mut bytes = Vec::with_capacity(32);
         self.encode_onto(key, &mut bytes);
@@ -90,15 +91,15 @@ impl OrderedKeys {
         }
     }
 
-    /// The keys whose leading parts equal `equal` and whose next part lies within the bounds. NULL
-    /// in `equal` means IS NULL.
+    /// The range of keys whose leading parts equal `equal` and whose next part lies within the
+    /// bounds. NULL in `equal` means IS NULL.
     ///
-    /// `lower` is the bound that a forward cursor comes to first: of a descending part the greater
-    /// value. Keys whose next part is NULL lie outside, unless a bound is NULL: from, or up to, the
-    /// place of NULL. Without a next part the bounds are not looked at.
+    /// `lower` is the bound that a forward cursor meets first; for a descending part that is the
+    /// greater value. Keys whose next part is NULL lie outside, unless a bound is NULL: such a
+    /// bound is the position of NULL. Without a next part the bounds are ignored.
     ///
-    /// Where keys are cut the range may have some that lie outside the bounds; the caller looks at
-    /// the rows' values anyway.
+    /// Where keys are cut, the range may contain keys outside the bounds; the caller compares the
+    /// rows' values anyway.
     pub fn range(&self, equal: &[Value], lower: Bound<&Value>, upper: Bound<&Value>) -> KeyRange {
         let Some(next) = self.parts.get(equal.len()) else {
             let key = self.encode(equal);
@@ -145,8 +146,8 @@ impl OrderedKeys {
         }
     }
 
-    /// All keys whose leading parts equal `equal`, whatever the others are, NULL included. NULL in
-    /// `equal` means IS NULL.
+    /// The range of all keys whose leading parts equal `equal`, whatever the other parts are, NULL
+    /// included. NULL in `equal` means IS NULL.
     pub fn prefix(&self, equal: &[Value]) -> KeyRange {
         if equal.len() == self.parts.len() {
             return self.range(equal, Bound::Unbounded, Bound::Unbounded);
@@ -217,7 +218,7 @@ fn put_float(v: f64, bytes: &mut Vec<u8>) {
     bytes.extend(ordered.to_be_bytes());
 }
 
-/// 0 ends the value, so that a prefix comes first; 0 and 1 within it are escaped by 1.
+/// Appends a value that 0 ends, so that a prefix sorts first; 0 and 1 within it are escaped by 1.
 fn put_escaped(mut value: &[u8], bytes: &mut Vec<u8>) {
     while let Some(at) = value.iter().position(|byte| *byte < 2) {
         let (plain, rest) = value.split_at(at);
@@ -229,7 +230,7 @@ fn put_escaped(mut value: &[u8], bytes: &mut Vec<u8>) {
     bytes.push(0);
 }
 
-/// The least bytes behind everything that begins with `bytes`; None if there are none.
+/// The smallest bytes greater than all that begin with `bytes`; None if there are none.
 fn successor(mut bytes: Vec<u8>) -> Option<Vec<u8>> {
     while let Some(last) = bytes.pop() {
         if last < u8::MAX {

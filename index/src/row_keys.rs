@@ -1,30 +1,32 @@
-//! Entering and removing entries of rows that may change their keys.
+//! Adding and removing entries of rows that may change their keys.
 //!
 //! An insertion adds an entry for a row that no other transaction writes. An update may set a key
 //! that the row had before and find its entry there, while a sweep is about to remove that entry
-//! because no version needs it. So a writer writes the record first and enters the key then. A
-//! sweep reads the row's versions and removes entries under a lock that excludes entering keys.
-//! Either the sweep reads the versions after the record was written, and keeps the entry, or the
-//! writer enters the key after the removal, and adds the entry again.
+//! because no version needs it.
+//!
+//! So a writer writes the record first and adds the entry then. A sweep reads the row's versions
+//! and removes entries under a lock that excludes the adding of entries. Either the sweep reads the
+//! versions after the record was written, and keeps the entry. Or the writer adds its entry after
+//! the removal, which creates it again.
 
 use strandline_base::sync::RwLock;
 
-/// Excludes entering and removing from each other, for one index. [`RowKeys::enter`] locks only the
-/// index besides; the remover's closure may take further locks.
+/// The mutual exclusion of adding and removing entries, for one index. [`RowKeys::enter`] takes no
+/// other locks than the index's; the remover's closure may take further locks.
 #[derive(Debug, Default)]
 pub struct RowKeys(RwLock<()>);
 
 impl RowKeys {
-    /// Runs `enter`, which adds the entry of a row whose change has been written, while no entry
-    /// is removed.
+    /// Runs `enter`, which adds the entry of a row whose change has been written. No entry is
+    /// removed in the meantime.
     #[inline]
     pub fn enter<R>(&self, enter: impl FnOnce() -> R) -> R {
         let _no_removal = self.0.read();
         enter()
     }
 
-    /// Runs `remove`, which compares one row's entries with its versions and removes some, while
-    /// no changed key is entered.
+    /// Runs `remove`, which compares one row's entries with its versions and removes some. No
+    /// changed key is added in the meantime.
     pub fn remove<R>(&self, remove: impl FnOnce() -> R) -> R {
         let _nobody_enters = self.0.write();
         remove()

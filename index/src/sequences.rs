@@ -1,15 +1,16 @@
-//! Where keys are consecutive integers in consecutive rows, the key tells the row: a few numbers
-//! per range instead of an entry per row, and a lookup without a cache miss.
+//! Sequences of consecutive rows whose keys are consecutive integers, so that the key determines
+//! the row. They need a few numbers per range instead of an entry per row, and a lookup without a
+//! cache miss.
 //!
-//! Tables that are loaded in the order of a serial number consist of such rows. The sequences are a
-//! short cut, not the index: every row has its entry there as well. A row found here was inserted
-//! with the key; the caller checks whether it is visible and still has the key. A sequence whose
-//! rows have no entries any more is removed.
+//! A table that is loaded in the order of a serial number consists of such rows. The sequences are
+//! a short cut beside the index: every row has its entry there too. A row found here was inserted
+//! with the key; the caller checks that it is visible and still has the key. A sequence is removed
+//! when its rows have no entries any more.
 //!
 //! Invariants:
 //! 1. The list is ordered by first key; it is replaced, never changed.
-//! 2. A sequence that goes on where the one before it ends is joined with it: a table that was
-//!    loaded in order has one. So it is worth to keep the longest at hand.
+//! 2. A sequence that continues the one before it is joined with it, so a table that was loaded in
+//!    order has one. Therefore callers keep the longest one at hand.
 
 use arc_swap::ArcSwap;
 use strandline_base::{RowId, Value};
@@ -23,14 +24,14 @@ pub struct KeySequence {
 }
 
 impl KeySequence {
-    /// The sequence that all of these keys and rows make, if they do; fewer than two do not.
+    /// The sequence that these keys and rows form; None if they form none, or are fewer than two.
     pub fn of(entries: impl Iterator<Item = (Option<i64>, RowId)>) -> Option<Self> {
         let mut builder = SequenceBuilder::default();
         entries.for_each(|(key, row)| builder.push(key, row));
         builder.finish()
     }
 
-    /// Its keys and rows, in order.
+    /// The keys and rows of the sequence, in order.
     pub fn entries(&self) -> impl Iterator<Item = (i64, RowId)> {
         let (key, row) = (self.first_key, self.first_row.0);
         (0..self.rows).map(move |at| (key.wrapping_add_unsigned(at), RowId(row + at)))
@@ -41,7 +42,7 @@ impl KeySequence {
         keys == i128::from(self.rows) && next.first_row.0 == self.first_row.0 + self.rows
     }
 
-    /// The row of `key`, if the sequence has it.
+    /// The row of `key`, if `key` is in the sequence.
     #[inline]
     pub fn row(&self, key: i64) -> Option<RowId> {
         let offset = key.checked_sub(self.first_key)?;
@@ -50,16 +51,16 @@ impl KeySequence {
     }
 }
 
-/// Puts a sequence together, entry by entry.
+/// Builds a sequence entry by entry.
 #[derive(Debug, Default)]
 pub(crate) struct SequenceBuilder {
     sequence: Option<KeySequence>,
-    /// an entry did not go on where the one before it ended
+    /// an entry did not continue the sequence
     is_broken: bool,
 }
 
 impl SequenceBuilder {
-    /// Adds an entry; `key` is None if it is no integer.
+    /// Adds an entry; `key` is None if it is not an integer.
     #[inline]
     pub fn push(&mut self, key: Option<i64>, row: RowId) {
         if self.is_broken {
@@ -88,7 +89,7 @@ impl SequenceBuilder {
         }
     }
 
-    /// The sequence that all entries make; fewer than two do not.
+    /// The sequence of all entries; None if they form none, or are fewer than two.
     pub fn finish(self) -> Option<KeySequence> {
         self.sequence.filter(|s| s.rows > 1 && !self.is_broken)
     }
@@ -112,11 +113,11 @@ impl KeySequences {
         });
     }
 
-    /// Removes every sequence that `keep` does not want.
+    /// Removes every sequence for which `keep` returns false.
     pub fn retain(&self, keep: impl Fn(&KeySequence) -> bool) {
         let unwanted: Vec<_> = self.0.load().iter().filter(|s| !keep(s)).copied().collect();
         if !unwanted.is_empty() {
-            // One that has grown since is not the same.
+            // A sequence that has grown in the meantime is a different value, and stays.
             self.0.rcu(|known| {
                 let kept = known.iter().filter(|s| !unwanted.contains(s));
                 kept.copied().collect::<Vec<_>>()
@@ -124,12 +125,12 @@ impl KeySequences {
         }
     }
 
-    /// Sequences held.
+    /// The number of sequences.
     pub fn len(&self) -> usize {
         self.0.load().len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no sequences.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -139,7 +140,7 @@ impl KeySequences {
         self.0.load().iter().max_by_key(|s| s.rows).copied()
     }
 
-    /// A row that was inserted with this key, if a sequence has it.
+    /// A row that was inserted with `key`, if `key` is in a sequence.
     #[inline]
     pub fn find(&self, key: i64) -> Option<RowId> {
         let all = self.0.load();
@@ -148,7 +149,7 @@ impl KeySequences {
     }
 }
 
-/// The number behind a key of one integer column.
+/// The integer of a key of one integer column.
 #[inline]
 pub fn integer_key(key: &[Value]) -> Option<i64> {
     match key {

@@ -2,8 +2,8 @@
 //! in and out without copying.
 //!
 //! Python sees [`Connection`](connection::Connection), [`Cursor`](cursor::Cursor) and
-//! [`Appender`](appender::Appender); what need not be fast is Python (`strandline/*.py`). Every
-//! call into the engine lets go of the interpreter first; [`link`] has the rules.
+//! [`Appender`](appender::Appender). Parts that need not be fast are Python (`strandline/*.py`).
+//! Every call into the engine first releases the interpreter lock; [`link`] has the rules.
 
 mod appender;
 mod arrays;

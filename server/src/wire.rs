@@ -210,7 +210,7 @@ impl Wire {
         self.make_room();
         while self.end - self.start < wanted {
             if self.input.len() - self.end < READ_BYTES {
-                // Doubling: the buffer follows what has arrived.
+                // Double the buffer, so that it follows the bytes received.
                 let grown = (self.input.len() * 2).max(2 * READ_BYTES);
                 self.input.resize(grown, 0);
             }

@@ -461,7 +461,7 @@ impl Wal {
     /// Makes everything durable and refuses all later calls with `refusal`.
     ///
     /// # Errors
-    /// Those of [`Wal::sync_all`]; the log is closed in any case.
+    /// The errors of [`Wal::sync_all`]; the log is closed in any case.
     pub fn close(&self, refusal: Error) -> Result<()> {
         loop {
             let synced = self.sync_all();

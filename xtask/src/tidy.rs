@@ -5,10 +5,10 @@
 //! | `layers` | a crate depends only on crates before it in ARCHITECTURE.md's order |
 //! | `rooms` | imports follow the crate's table of rooms, and modules never form a circle |
 //! | `file-length` | 500 non-test lines: a note; 800: a violation |
-//! | `function-length` | 70 lines outside tests, or exactly what `xtask/ratchet.txt` lists |
+//! | `function-length` | 70 lines outside tests, or the exact length in `xtask/ratchet.txt` |
 //! | `banned` | no raw clocks, threads, randomness or files outside the places that own them |
 //! | `unsafe` | nowhere |
-//! | `panics` | no `unwrap` outside tests, no index in what decodes bytes from outside |
+//! | `panics` | no `unwrap` outside tests, no index in code that decodes bytes from outside |
 //! | `unfinished` | no `todo!`, no to-do comment without an issue number |
 //! | `glossary` | the names that GLOSSARY.md gives exist |
 //! | `header` | every file opens with a `//!` comment |
@@ -42,7 +42,7 @@ pub struct Violation {
     pub line: usize,
     /// The rule's name.
     pub rule: &'static str,
-    /// What is wrong and what to write instead.
+    /// The fault and its remedy.
     pub message: String,
 }
 

@@ -108,7 +108,7 @@ pub(super) fn packed_bytes<L: Lane>(count: usize, bits: u32) -> usize {
     (full + usize::from(rest > 0)) * ROW_BYTES
 }
 
-/// Appends the low `bits` bits (1 to those of a lane) of each value.
+/// Appends the low `bits` bits of each value; `bits` is from 1 to the width of a lane.
 pub(super) fn pack<L: Lane>(values: &[u64], bits: u32, out: &mut Vec<u8>) {
     let start = out.len();
     out.resize(start + packed_bytes::<L>(values.len(), bits), 0);

@@ -1,16 +1,20 @@
 //! Backup: a copy of the database as of one checkpoint, taken while it is in use.
 //!
 //! A checkpoint puts everything committed so far into files that never change, and the manifest's
-//! state names them. So a backup is (1) a checkpoint; (2) under its lock, a copy of that state and
-//! a reference to every file it names, which keeps later checkpoints from removing them; (3) these
-//! files, copied one after the other; (4) a manifest with that state and an empty log. Only another
-//! checkpoint waits for a backup, and only during (2).
+//! state names them. A backup therefore does the following:
+//! 1. It runs a checkpoint.
+//! 2. Under the checkpoint's lock it copies that state and takes a reference to every file in it.
+//!    The references keep later checkpoints from removing the files.
+//! 3. It copies the files one after the other.
+//! 4. It writes a manifest with that state and an empty log.
+//!
+//! Only another checkpoint waits for a backup, and only during step 2.
 //!
 //! Invariants:
-//! 1. The copy is no database before all of it is durable and every checksum in it has been read
-//!    back: [`Manifest::create`] puts it in force as its last step.
-//! 2. Only reads are made on the source after (1), and it keeps no trace of the backup.
-//! 3. The copy has an identity of its own, so that the logs of the two never mix.
+//! 1. The copy becomes a database only when all of it is durable and every checksum in it has been
+//!    verified: [`Manifest::create`] puts it in force as its last step.
+//! 2. After step 1 the backup only reads from the source, which keeps no trace of it.
+//! 3. The copy has its own identity, so that the logs of the two never mix.
 //!
 //! Lock order: `checkpoint` → tables (only to look); no lock is held while files are copied.
 
@@ -29,15 +33,15 @@ use strandline_storage::wal::{Wal, WalSettings};
 use strandline_tail::schema::StorageSchema;
 use strandline_txn::TxnManager;
 
-/// Bytes that are read and written at a time.
+/// Bytes of one read and one write.
 const COPY_BYTES: usize = 1 << 20;
 
-/// How far a copy is.
+/// The progress of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CopyProgress {
     /// bytes copied so far
     pub bytes: u64,
-    /// bytes to copy in all
+    /// bytes to copy in total
     pub total_bytes: u64,
 }
 
@@ -47,7 +51,7 @@ pub type CopyObserver<'a> = &'a (dyn Fn(CopyProgress) -> bool + Sync);
 /// Contents of a backup.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BackupReport {
-    /// everything committed up to it is in the backup, nothing later
+    /// all commits up to it are in the backup, and no later ones
     pub as_of: CommitTs,
     /// chunk and run files that were copied
     pub files: u64,
@@ -55,19 +59,19 @@ pub struct BackupReport {
     pub bytes: u64,
 }
 
-/// A checkpoint's state and its files, which stay on the device as long as this lives.
+/// A checkpoint's state and its files, which stay on the device as long as this value lives.
 struct Held {
     state: ManifestState,
     files: HeldFiles,
 }
 
 impl Db {
-    /// Copies the database as it is now to `target`, an empty device, beside running transactions.
-    /// The copy is a database of its own; opening it is restoring it.
+    /// Copies the present state of the database to `target`, an empty device, beside running
+    /// transactions. The copy is a database itself; opening it restores it.
     ///
     /// # Errors
-    /// 58P02 if `target` holds anything; XX001 naming the file if a checksum is wrong; 57014 if
-    /// `observer` ends it; those of the devices. `target` is then no database.
+    /// 58P02 if `target` is not empty; XX001 with the file if a checksum is wrong; 57014 if
+    /// `observer` ends the copy; errors of the devices. `target` is then not a database.
     pub fn backup(
         &self,
         target: &Arc<dyn Device>,
@@ -87,7 +91,7 @@ impl Db {
             let bytes = copy_files(&*self.device, &**target, &names, observer)?;
             target.sync_directory()?;
             self.verify_copy(&held, target)?;
-            // The smallest segment: the first commit after a restore makes an ordinary one.
+            // The smallest segment; the first commit after a restore creates an ordinary one.
             let settings = WalSettings {
                 segment_bytes: 8 << 10,
             };
@@ -123,7 +127,7 @@ impl Db {
         })
     }
 
-    /// Reads every chunk and run of the copy back.
+    /// Reads every chunk and run of the copy and verifies it.
     fn verify_copy(&self, held: &Held, target: &Arc<dyn Device>) -> Result<()> {
         let shared = Shared {
             files: DataFiles::new(target.clone()),
@@ -140,7 +144,7 @@ impl Db {
             let Some(found) = copied.first() else {
                 continue;
             };
-            // Name the file that is to be mended: the source's, if it is damaged itself.
+            // Name the file to be repaired: the source's file, if that one is damaged itself.
             let own = Shared {
                 files: DataFiles::new(self.device.clone()),
                 ..shared.clone()
@@ -172,7 +176,7 @@ fn damage_in(id: StorageId, storage: &StorageState, shared: &Shared) -> Result<V
     damage_of(id, schema, ranges, &storage.runs, shared)
 }
 
-/// 58P02 unless `target` is empty, or holds no more than an unfinished copy.
+/// 58P02 unless `target` is empty or has only an unfinished copy.
 fn refuse_occupied(target: &dyn Device) -> Result<()> {
     if !Db::exists(target)? {
         return Ok(());
@@ -184,7 +188,7 @@ fn refuse_occupied(target: &dyn Device) -> Result<()> {
     .with_hint("A backup never overwrites anything: name a new directory."))
 }
 
-/// Copies `names` in order, each synced; the bytes. The caller syncs the directory.
+/// Copies `names` in order and syncs each; returns the bytes. The caller syncs the directory.
 pub(crate) fn copy_files(
     source: &dyn Device,
     target: &dyn Device,
@@ -200,7 +204,7 @@ pub(crate) fn copy_files(
         let from = source.open(name)?;
         let len = from.len()?;
         let to = target.create(name)?;
-        // A full disk refuses here, before anything is written.
+        // A full disk refuses here, before any byte is written.
         to.set_len(len)?;
         let mut at = 0;
         while at < len {
@@ -222,11 +226,11 @@ fn cancelled() -> Error {
     strandline_txn::query_cancelled()
 }
 
-/// Copies the database on `source`, which nobody has open, to the empty `target` file by file. The
-/// caller opens and checks it: see [`crate::Db::rewind`] for an earlier moment.
+/// Copies the database on `source`, which must not be open, to the empty `target` file by file. The
+/// caller opens and checks the copy; see [`crate::Db::rewind`] for an earlier moment.
 ///
 /// # Errors
-/// 58P01 if there is no database on `source`, else as for [`Db::backup`].
+/// 58P01 if there is no database on `source`; otherwise the errors of [`Db::backup`].
 pub fn restore(
     source: &dyn Device,
     target: &dyn Device,

@@ -14,14 +14,14 @@ use strandline_index::KeyBytes;
 use strandline_txn::StartWord;
 
 impl Db {
-    /// Verifies everything; returns the damage found, one line each, naming file, table and place.
-    /// Works beside running transactions, whose uncommitted changes it does not look at. Damage
-    /// that opening has mended is reported as well.
+    /// Verifies everything and returns the damage, one line each, with file, table and place. It
+    /// runs beside transactions and ignores their uncommitted changes. Damage that was repaired at
+    /// open is reported as well.
     pub fn check(&self) -> Result<Vec<String>> {
         let mut damage = self.manifest.mended().to_vec();
         let stores: Vec<Arc<Store>> = self.stores.read().values().cloned().collect();
         let catalog = self.catalog();
-        // Those of dropped tables as well: moments of the past are read from their files.
+        // Include dropped tables, since reads of the past use their files.
         for store in &stores {
             let before = damage.len();
             if let Err(failure) = store.check_restored() {
@@ -46,7 +46,7 @@ impl Db {
     }
 }
 
-/// NOT NULL, uniqueness, and that every visible row is found through every index.
+/// Checks NOT NULL, uniqueness, and that every index finds every visible row.
 fn check_rows(table: &TableDef, store: &Store, damage: &mut Vec<String>) -> Result<()> {
     let everything = newest(StartWord(0));
     let columns: Vec<_> = table.columns.iter().map(|c| c.id).collect();

@@ -1,8 +1,7 @@
-//! `check` of secondary indexes, both ways: every visible row has its entry, and every entry leads
-//! to a row that has the key, or had it.
+//! `check` of secondary indexes, in both directions. Every visible row must have its entry, and
+//! every entry must lead to a row that has the key, or had it.
 //!
-//! Writers and sweeps run beside the check, so an apparent error is verified a second time on its
-//! own.
+//! Writers and sweeps run beside the check, so each apparent error is verified a second time.
 
 use crate::catalog::TableDef;
 use crate::catalog::index::{IndexDef, IndexState};
@@ -19,7 +18,7 @@ struct Check<'a> {
     def: &'a IndexDef,
     store: &'a Store,
     index: &'a StoredIndex,
-    /// rows that have left a key, as the check begins
+    /// rows that have left a key, as of the start of the check
     left: HashSet<RowId>,
 }
 
@@ -108,7 +107,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// The row has no entry, as it seemed a moment ago.
+    /// Verifies again that the row has no entry, and then reports it.
     fn check_entry(&self, bytes: &KeyBytes, row: RowId, damage: &mut Vec<String>) -> Result<()> {
         match self.newest_key(row)? {
             Some((key, now)) if now == *bytes && !self.has(bytes, row)? => {
@@ -131,8 +130,8 @@ impl Check<'_> {
         Ok(rows.contains(&row))
     }
 
-    /// Whether an entry that is no visible row's may be there: somebody may still ask for the row
-    /// by it, or a sweep will come across it.
+    /// Whether an entry without a visible row is allowed: a reader may still find the row by it, or
+    /// a sweep will remove it.
     fn is_right(&self, bytes: &KeyBytes, row: RowId) -> Result<bool> {
         let stored = self.store.rows();
         let now = self.newest_key(row)?;
@@ -156,7 +155,7 @@ impl Check<'_> {
                 return Ok(true);
             }
         }
-        // It may have left the key meanwhile.
+        // The row may have left the key in the meantime.
         Ok(self.index.sweep.left_rows().contains(&row))
     }
 

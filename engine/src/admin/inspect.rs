@@ -12,7 +12,7 @@ use strandline_base::Result;
 /// Sections of tables of text.
 #[derive(Clone, Debug, Default)]
 pub struct Inspection {
-    /// in the order to print
+    /// in printing order
     pub sections: Vec<InspectionSection>,
 }
 
@@ -53,7 +53,7 @@ impl Db {
         Ok(Inspection { sections })
     }
 
-    /// The ranges of a table as plain data: contents of base, row map and tails. Reads all of it.
+    /// The ranges of a table as plain data: base, row map and tails, all of which it reads.
     pub fn lineage_of(&self, table: &TableDef) -> Result<Vec<RangeImage>> {
         self.store(table.storage)?.images()
     }
@@ -249,7 +249,7 @@ fn recovery_text(report: &RecoveryReport) -> String {
     )
 }
 
-/// Kinds of log operations that recovery met, each with its number.
+/// The kinds of log operations that recovery replayed, each with its number.
 fn replayed_text(replayed: &[(&str, u64)]) -> String {
     let met = replayed.iter().filter(|(_, count)| *count > 0);
     let met: Vec<_> = met.map(|(kind, count)| format!("{kind} {count}")).collect();

@@ -1,9 +1,8 @@
-//! Going back: one transaction that makes the state of an earlier moment the present one.
+//! Rewind: one transaction that makes the state of an earlier moment the present one.
 //!
-//! Definitions become those of that moment, and every table gets a new storage that is loaded with
-//! the rows it had then. Later changes remain history: a moment before the rewind can be read until
-//! the tables' retention ends. Counters of identity columns go on where they are, so that no number
-//! is given out twice.
+//! Definitions become those of that moment. Every table gets a new storage, loaded with the rows
+//! that it had then. Later changes remain history: moments before the rewind can be read until the
+//! tables' retention ends. Counters of identity columns continue, so that no number is used twice.
 
 use crate::catalog::index::IndexState;
 use crate::catalog::{Catalog, TableDef};
@@ -18,18 +17,18 @@ use strandline_base::{CommitTs, Error, Result, SqlState};
 /// Result of a rewind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RewindReport {
-    /// tables that there were
+    /// tables at that moment
     pub tables: u64,
-    /// rows that were in them
+    /// rows in them
     pub rows: u64,
 }
 
 impl Db {
-    /// Makes the state as of `moment` the present one, definitions included; all or nothing.
+    /// Makes the state as of `moment` the present one, including definitions; all or nothing.
     ///
     /// # Errors
-    /// 22023 if `moment` is later than the newest commit; 72000 if it is older than what some
-    /// table's retention has kept.
+    /// 22023 if `moment` is later than the newest commit; 72000 if it is older than the history of
+    /// some table.
     pub fn rewind(self: &Arc<Self>, moment: CommitTs) -> Result<RewindReport> {
         let newest = self.stable();
         if moment > newest {
@@ -56,7 +55,8 @@ impl Db {
             report.rows += load(&statement, then, now, moment)
                 .map_err(|e| e.context(format!("table \"{}\"", then.name)))?;
         }
-        // The rows were there with the same foreign keys; NOT VALID ones may have orphans.
+        // The rows satisfied the same foreign keys then, except that NOT VALID ones may have
+        // orphans.
         statement.forget_row_events();
         statement.finish()?;
         transaction.commit()?;
@@ -64,13 +64,14 @@ impl Db {
     }
 }
 
-/// Puts the definitions of `past` into `catalog`, with new storages; each table as it was and is.
+/// Puts the definitions of `past` into `catalog`, with new storages. Returns each table's past and
+/// present definition.
 fn replace_definitions(
     catalog: &mut Catalog,
     past: &Catalog,
 ) -> Vec<(Arc<TableDef>, Arc<TableDef>)> {
     let tables: Vec<Arc<TableDef>> = past.tables.values().cloned().collect();
-    // Numbers that have been given out stay so.
+    // Numbers that have been used stay used.
     *catalog = Catalog {
         next_table: catalog.next_table,
         next_storage: catalog.next_storage,
@@ -83,7 +84,7 @@ fn replace_definitions(
             storage: catalog.new_storage_id(),
             ..TableDef::clone(&then)
         };
-        // Nobody builds them any more.
+        // Nothing builds the unfinished indexes any more.
         now.indexes.retain(|index| index.state == IndexState::Valid);
         let now = Arc::new(now);
         catalog.tables.insert(now.id, now.clone());
@@ -92,7 +93,7 @@ fn replace_definitions(
     restored
 }
 
-/// Loads into `now` the rows that `then` had at `moment`; how many.
+/// Loads into `now` the rows that `then` had at `moment`; returns their number.
 fn load(
     statement: &Arc<Statement>,
     then: &Arc<TableDef>,

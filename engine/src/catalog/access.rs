@@ -1,13 +1,14 @@
 //! Roles and their privileges on objects: the access control part of the catalog.
 //!
-//! * Roles are users and groups alike. A role's password is kept as a SCRAM verifier only.
-//! * An object's owner has all privileges on it and grants privileges to other roles. Objects
-//!   without an entry here belong to the [`BOOTSTRAP`] role, as those of databases without roles
-//!   do.
-//! * [`EVERYBODY`] stands for PUBLIC. A role has the privileges of the roles it is a member of.
+//! * Roles are users and groups. A role's password is stored only as a SCRAM verifier.
+//! * An object's owner has all privileges on it and grants privileges to other roles. An object
+//!   without an entry here belongs to the [`BOOTSTRAP`] role; in databases without roles all
+//!   objects do.
+//! * [`EVERYBODY`] stands for PUBLIC. A role has the privileges of the roles that it is a member
+//!   of.
 //!
-//! Tables are named by id, which they keep for life; schemas and views by name, which cannot be
-//! changed. The change that drops an object removes its owner and grants.
+//! Tables are identified by id, which they keep for life; schemas and views by name, which cannot
+//! change. A change that drops an object removes its owner and grants.
 
 use crate::catalog::Catalog;
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,7 @@ use std::fmt;
 use std::sync::Arc;
 use strandline_base::TableId;
 
-/// Names a role for life.
+/// Identifies a role for life.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -26,9 +27,9 @@ pub struct RoleId(pub u32);
 pub const EVERYBODY: RoleId = RoleId(0);
 /// The first superuser. It exists without a name before any role is created.
 pub const BOOTSTRAP: RoleId = RoleId(10);
-/// The name of [`BOOTSTRAP`] until it is given one.
+/// The name of [`BOOTSTRAP`] until it gets another.
 pub const BOOTSTRAP_NAME: &str = "strandline";
-/// The first id of other roles; those below are the system's.
+/// The first id of other roles; lower ids belong to the system.
 const FIRST_ROLE: u32 = 16_384;
 
 /// A user or a group.
@@ -38,37 +39,37 @@ pub struct RoleDef {
     pub id: RoleId,
     /// role name
     pub name: String,
-    /// may do everything
+    /// has all rights
     pub superuser: bool,
     /// may connect
     pub login: bool,
-    /// may create, change and drop roles that are no superusers
+    /// may create, change and drop roles other than superusers
     pub create_role: bool,
-    /// shown only: there is one database
+    /// only displayed, since there is one database
     pub create_database: bool,
-    /// uses the privileges of the roles it is a member of
+    /// uses the privileges of the roles that it is a member of
     pub inherit: bool,
-    /// how many connections it may have at a time; None: any number
+    /// the maximum number of its connections; None: unlimited
     pub connection_limit: Option<u32>,
-    /// when its password ends to be good, microseconds since the epoch
+    /// when its password expires, microseconds since the epoch
     pub valid_until_us: Option<i64>,
-    /// `SCRAM-SHA-256$iterations:salt$stored key:server key`; None: no password is right
+    /// `SCRAM-SHA-256$iterations:salt$stored key:server key`; None: no password is valid
     pub verifier: Option<String>,
-    /// the roles it is a member of
+    /// the roles that it is a member of
     pub member_of: Vec<RoleId>,
     /// COMMENT ON ROLE
     pub comment: Option<String>,
 }
 
 impl RoleDef {
-    /// Whether its password is good at `now_us`: it has one, and that has not ended.
+    /// Whether the role has a password that is valid at `now_us`.
     pub fn has_password(&self, now_us: u64) -> bool {
         let ended = |until: i64| u64::try_from(until).map_or(true, |until| until < now_us);
         self.verifier.is_some() && !self.valid_until_us.is_some_and(ended)
     }
 }
 
-/// Something that privileges are about.
+/// An object of privileges.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Object {
@@ -80,7 +81,7 @@ pub enum Object {
     Schema(String),
 }
 
-/// A set of privileges. Written as PostgreSQL's letters.
+/// A set of privileges, written as PostgreSQL's letters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Privileges(u16);
@@ -111,9 +112,9 @@ impl Privileges {
     pub const DELETE: Self = Self(8);
     /// remove all rows at once
     pub const TRUNCATE: Self = Self(16);
-    /// kept for show: there are no foreign keys
+    /// create foreign keys that reference a table
     pub const REFERENCES: Self = Self(32);
-    /// kept for show: there are no triggers
+    /// only displayed, since there are no triggers
     pub const TRIGGER: Self = Self(64);
     /// look names up in a schema
     pub const USAGE: Self = Self(128);
@@ -121,19 +122,19 @@ impl Privileges {
     pub const CREATE: Self = Self(256);
     /// all privileges on single rows: required for a handle for point operations
     pub const ALL_ON_ROWS: Self = Self(1 | 2 | 4 | 8);
-    /// all that there are on a table or view
+    /// all privileges on a table or view
     pub const ALL_ON_TABLE: Self = Self(127);
-    /// all that there are on a schema
+    /// all privileges on a schema
     pub const ALL_ON_SCHEMA: Self = Self(128 | 256);
 
-    /// The privilege called `name`, in any case.
+    /// The privilege called `name`, case-insensitive.
     pub fn named(name: &str) -> Option<Self> {
         let found = PRIVILEGES
             .iter()
             .find(|(_, _, n)| n.eq_ignore_ascii_case(name));
         found.map(|(privilege, ..)| *privilege)
     }
-    /// Both sets together.
+    /// The union of both sets.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -152,7 +153,7 @@ impl Privileges {
     pub fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -195,7 +196,7 @@ impl TryFrom<String> for Privileges {
     }
 }
 
-/// A stored letter that is no privilege's.
+/// The error for a stored letter that is not a privilege's.
 #[derive(Debug)]
 pub struct UnknownPrivilege(char);
 
@@ -210,7 +211,7 @@ impl fmt::Display for UnknownPrivilege {
 pub struct Grant {
     /// the object
     pub object: Object,
-    /// to whom
+    /// the role that has the privileges
     pub grantee: RoleId,
     /// the granted privileges
     pub privileges: Privileges,
@@ -223,19 +224,19 @@ pub struct Grant {
 pub struct Access {
     /// all named roles
     pub roles: BTreeMap<RoleId, Arc<RoleDef>>,
-    /// ids below were given out; 0: none was
+    /// smaller ids have been used; 0: none was
     pub(crate) next_role: u32,
     /// owners other than [`BOOTSTRAP`], as a list so that JSON keys stay plain
     pub(crate) owners: Vec<(Object, RoleId)>,
-    /// one entry at most per object and grantee
+    /// at most one entry per object and grantee
     pub grants: Vec<Grant>,
 }
 
 impl Access {
-    /// Hands out a role id.
+    /// Allocates a role id.
     pub fn new_role_id(&mut self) -> RoleId {
         let id = self.next_role.max(FIRST_ROLE);
-        // A change that uses up the last number is refused: see `Catalog::check_numbers`.
+        // A change that uses the last number is refused; see `Catalog::check_numbers`.
         self.next_role = id.saturating_add(1);
         RoleId(id)
     }
@@ -243,7 +244,7 @@ impl Access {
     pub fn role(&self, name: &str) -> Option<&Arc<RoleDef>> {
         self.roles.values().find(|role| role.name == name)
     }
-    /// The name of a role; of one that is gone `unknown (OID=…)`.
+    /// The name of a role; `unknown (OID=…)` for a dropped one.
     pub fn role_name(&self, id: RoleId) -> String {
         match self.roles.get(&id) {
             Some(role) => role.name.clone(),
@@ -255,7 +256,7 @@ impl Access {
     pub fn put_role(&mut self, role: RoleDef) {
         self.roles.insert(role.id, Arc::new(role));
     }
-    /// Whether `role` may do everything.
+    /// Whether `role` is a superuser.
     pub fn is_superuser(&self, role: RoleId) -> bool {
         match self.roles.get(&role) {
             Some(role) => role.superuser,
@@ -288,11 +289,11 @@ impl Access {
         let owned = self.owners.iter().filter(move |(_, owner)| *owner == role);
         owned.map(|(object, _)| object)
     }
-    /// The role itself and all whose privileges it has, through however many memberships.
+    /// The role and all roles whose privileges it has, through any number of memberships.
     pub fn powers(&self, role: RoleId) -> BTreeSet<RoleId> {
         self.reachable(role, |role| role.inherit)
     }
-    /// The role itself and all that it is a member of, whether it has their privileges or not.
+    /// The role and all roles that it is a member of, with or without their privileges.
     pub fn memberships(&self, role: RoleId) -> BTreeSet<RoleId> {
         self.reachable(role, |_| true)
     }
@@ -308,7 +309,7 @@ impl Access {
         }
         found
     }
-    /// Whether `role` may do all that the owner of `object` may.
+    /// Whether `role` has the rights of the owner of `object`.
     pub fn owns(&self, role: RoleId, object: &Object) -> bool {
         self.is_superuser(role) || self.powers(role).contains(&self.owner(object))
     }
@@ -328,8 +329,8 @@ impl Access {
     pub fn granted(&self, object: &Object) -> impl Iterator<Item = &Grant> {
         self.grants.iter().filter(move |g| g.object == *object)
     }
-    /// The grant of `object` to `grantee`, changed by `change`. One of nothing goes, unless it
-    /// takes something away that everybody has from the beginning.
+    /// Changes the grant of `object` to `grantee` by `change`. An empty grant is removed, unless it
+    /// revokes an initial privilege of PUBLIC.
     pub fn change_grant(
         &mut self,
         object: &Object,
@@ -363,7 +364,7 @@ impl Access {
         self.owners.retain(|(owned, _)| owned != object);
         self.grants.retain(|grant| grant.object != *object);
     }
-    /// Forgets a role's grants and memberships, and the role.
+    /// Removes a role with its grants and memberships.
     pub fn remove_role(&mut self, id: RoleId) {
         self.roles.remove(&id);
         self.grants.retain(|grant| grant.grantee != id);
@@ -384,7 +385,7 @@ fn initial(object: &Object) -> Privileges {
 }
 
 impl Catalog {
-    /// The roles and grants, to be changed.
+    /// The roles and grants, for changes.
     pub fn access_mut(&mut self) -> &mut Access {
         Arc::make_mut(&mut self.access)
     }
@@ -396,8 +397,8 @@ impl Catalog {
             Object::Schema(name) => self.schemas.contains_key(name),
         }
     }
-    /// Forgets owners and grants of objects that are gone, so that later ones of the same name do
-    /// not inherit them.
+    /// Removes owners and grants of dropped objects, so that later objects of the same name do not
+    /// inherit them.
     pub(crate) fn forget_dropped(&mut self) {
         let access = &self.access;
         let owned = access.owners.iter().map(|(object, _)| object);

@@ -14,10 +14,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use strandline_base::{CommitTs, Error, Result, TableId};
 
-/// The difference between two catalogs. Parts that are equal in both are left out.
+/// The difference between two catalogs, without the parts that are equal in both.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CatalogEdit {
-    /// see [`Catalog::version`]
+    /// [`Catalog::version`]
     #[serde(deserialize_with = "known_version")]
     version: u32,
     next_table: u32,
@@ -32,7 +32,7 @@ pub(crate) struct CatalogEdit {
     access: Option<AccessEdit>,
 }
 
-/// The same for [`Access`].
+/// The difference between two [`Access`] values.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct AccessEdit {
     next_role: u32,
@@ -58,10 +58,10 @@ impl CatalogEdit {
         }
     }
 
-    /// `before` with this change.
+    /// Applies this change to `before`.
     ///
     /// # Errors
-    /// None: the change belongs to another catalog.
+    /// None: the change belongs to a different catalog.
     pub fn apply(&self, before: &Catalog) -> Option<Catalog> {
         let mut after = before.clone();
         after.version = self.version;
@@ -192,18 +192,18 @@ impl<T: Clone> ListEdit<T> {
     }
 }
 
-/// A change of the list of catalog versions: the oldest go, new ones come.
+/// A change of the list of catalog versions: the oldest are removed, new ones are added.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct VersionsEdit {
-    /// versions before it are gone
+    /// versions before this timestamp are removed
     from: CommitTs,
-    /// each with its difference to the one before
+    /// each with its difference from the one before
     added: Vec<(CommitTs, CatalogEdit)>,
 }
 
 impl VersionsEdit {
-    /// The edit that turns `before` into `after`, both oldest first and not empty; None if they are
-    /// the same. A version that both have is the same in both.
+    /// The edit that turns `before` into `after`. Both are sorted and not empty. None if they are
+    /// the same. A version in both lists must be the same in both.
     pub fn between(before: &[Version], after: &[Version]) -> Option<Self> {
         let (oldest, newest, from) = (before.first()?.0, before.last()?, after.first()?.0);
         let mut last = &newest.1;
@@ -215,10 +215,10 @@ impl VersionsEdit {
         (from > oldest || !added.is_empty()).then_some(Self { from, added })
     }
 
-    /// Changes the list.
+    /// Applies the change to the list.
     ///
     /// # Errors
-    /// XX001 naming `place` if the change does not belong to it.
+    /// XX001 with `place` if the change belongs to a different list.
     pub fn apply(&self, versions: &mut Vec<Version>, place: &str) -> Result<()> {
         for (ts, edit) in &self.added {
             let last = versions.last().filter(|(last, _)| last < ts);
@@ -233,7 +233,7 @@ impl VersionsEdit {
     }
 }
 
-/// A stored change of the catalog does not belong to the catalog before it.
+/// The error for a stored change that does not belong to the catalog before it.
 pub(crate) fn misplaced(place: &str) -> Error {
     Error::corrupt(
         place,
@@ -241,7 +241,7 @@ pub(crate) fn misplaced(place: &str) -> Error {
     )
 }
 
-/// Catalog versions as they are stored: the oldest whole, then differences. For `serde(with)`.
+/// The stored form of catalog versions: the oldest whole, then differences. For `serde(with)`.
 pub(crate) mod stored_versions {
     use super::*;
 
@@ -314,7 +314,7 @@ mod tests {
         })
     }
 
-    /// One change of any kind, sometimes none.
+    /// One random change; sometimes no change.
     fn change(catalog: &mut Catalog, rng: &mut Rng) {
         let id = rng.below(6) as u32;
         match rng.below(9) {

@@ -1,10 +1,10 @@
-//! Foreign keys within a catalog: which tables reference which, and how the values of referencing
-//! and referenced columns of different types are compared.
+//! Foreign keys within a catalog: the tables that reference each other, and comparisons between
+//! referencing and referenced columns of different types.
 //!
-//! Invariant: `TableDef::referenced_by` of every table names exactly the tables that have a foreign
+//! Invariant: `TableDef::referenced_by` of every table has exactly the tables that have a foreign
 //! key to it. [`Catalog::link_foreign_keys`] restores it after each change of definitions. A new or
-//! dropped foreign key is therefore a change of both tables' definitions, waits for the writers of
-//! both, and writers of either notice it.
+//! dropped foreign key therefore changes both tables' definitions. The change waits for the writers
+//! of both, and writers of either notice it.
 
 use crate::catalog::index::{ForeignKeyDef, IndexDef, IndexId, IndexState};
 use crate::catalog::{Catalog, TableDef};
@@ -24,8 +24,7 @@ pub enum Comparability {
 }
 
 impl Catalog {
-    /// The foreign keys that reference `parent`, with their tables, in the order in which they were
-    /// made.
+    /// The foreign keys that reference `parent`, with their tables, in order of creation.
     pub fn referencing(&self, parent: &TableDef) -> Vec<(Arc<TableDef>, Arc<ForeignKeyDef>)> {
         let tables = parent.referenced_by.iter();
         let mut found: Vec<_> = tables
@@ -77,7 +76,7 @@ pub enum UniqueOver {
 
 impl TableDef {
     /// The constraint or index that makes exactly these columns, in any order, a key that foreign
-    /// keys may reference: it is checked at the end of each statement, over all rows.
+    /// keys may reference. It must be checked at the end of each statement, over all rows.
     pub fn unique_over(&self, columns: &[ColumnId]) -> Option<UniqueOver> {
         let mut keys = self.keys.iter();
         let key = keys.position(|key| !key.is_deferrable() && are_same(&key.columns, columns));
@@ -92,8 +91,8 @@ impl TableDef {
         key.map(UniqueOver::Key).or_else(index)
     }
 
-    /// The index that finds the rows with given values in these columns: a key's over exactly them,
-    /// or an index that begins with them, in any order.
+    /// The index that finds rows by values of these columns: a key over exactly these columns, or
+    /// an index that begins with them, in any order.
     pub fn index_over(&self, columns: &[ColumnId]) -> Option<UniqueOver> {
         let mut keys = self.keys.iter();
         let key = keys.position(|key| are_same(&key.columns, columns));
@@ -110,8 +109,8 @@ impl TableDef {
         key.map(UniqueOver::Key).or_else(index)
     }
 
-    /// The columns that foreign keys of other tables may reference, each once; none if there are no
-    /// such foreign keys.
+    /// The columns that foreign keys of other tables may reference, each once. Empty if there are
+    /// no such foreign keys.
     pub fn referenced_columns(&self) -> Vec<ColumnId> {
         let mut columns = Vec::new();
         if !self.referenced_by.is_empty() {
@@ -125,7 +124,7 @@ impl TableDef {
     }
 }
 
-/// Whether two lists have the same columns, in any order; neither names one twice.
+/// Whether two lists have the same columns, in any order. No list has a column twice.
 fn are_same(a: &[ColumnId], b: &[ColumnId]) -> bool {
     a.len() == b.len() && a.iter().all(|id| b.contains(id))
 }
@@ -137,11 +136,11 @@ pub fn comparability(child: SqlType, parent: SqlType) -> Comparability {
         (a, b) if a == b => Comparable,
         (Family::Integer, Family::Numeric) | (Family::Char, Family::Text) => Comparable,
         (Family::Date, Family::Timestamp) | (Family::Timestamp, Family::Date) => Comparable,
-        // Several values of one would be equal to one of the other.
+        // Several values of one type would equal one value of the other.
         (Family::Integer | Family::Numeric, Family::Float) | (Family::Text, Family::Char) => {
             Unsupported
         }
-        // They are compared by the session's time zone.
+        // Their comparison depends on the session's time zone.
         (Family::Date | Family::Timestamp, Family::TimestampTz)
         | (Family::TimestampTz, Family::Date | Family::Timestamp) => Unsupported,
         _ => Incompatible,
@@ -177,8 +176,8 @@ fn family(sql_type: SqlType) -> Family {
 
 const DAY_MICROS: i64 = 86_400_000_000;
 
-/// The value of type `to` that equals `value` of type `from`, two comparable types; None: there is
-/// none. NULL stays NULL.
+/// The value of type `to` that equals `value` of type `from`; None if there is none. The types must
+/// be comparable. NULL stays NULL.
 pub fn equal_value(value: &Value, from: SqlType, to: SqlType) -> Option<Value> {
     if from == to || value.is_null() {
         return Some(value.clone());
@@ -249,7 +248,7 @@ fn rescaled(unscaled: i128, from: u8, to: u8) -> Option<i128> {
     (unscaled % factor == 0).then_some(unscaled / factor)
 }
 
-/// A text of char type with blanks to `width` characters; None: it is longer without blanks.
+/// A text of char type padded to `width` characters; None if it is longer without blanks.
 fn padded(text: &str, width: usize) -> Option<Value> {
     let text = text.trim_end_matches(' ');
     (text.chars().count() <= width).then(|| Value::from(format!("{text:width$}")))

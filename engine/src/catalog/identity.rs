@@ -1,9 +1,9 @@
 //! The counters of identity columns.
 //!
 //! Values are not transactional: a rollback leaves a gap. A value is logged no later than the first
-//! committed row that contains it. A commit logs every value that was drawn and is not logged yet,
-//! and holds the counters' lock until its record has its place in the log, so that the last value
-//! in the log is the last one given out.
+//! committed row that contains it. A commit logs every drawn value that is not in the log yet. It
+//! holds the counters' lock until its record has its place in the log, so that the last value in
+//! the log is the last one drawn.
 //!
 //! Lock order: counters → log.
 
@@ -19,12 +19,13 @@ struct Counter {
     is_logged: bool,
 }
 
-/// The last value given out per identity column.
+/// The last drawn value of each identity column.
 #[derive(Debug, Default)]
 pub struct Identities {
     counters: Mutex<BTreeMap<(TableId, ColumnId), Counter>>,
-    /// Whether a counter is not logged; lets most commits skip the lock. A transaction that draws a
-    /// value sets it before its own commit reads it; it is cleared when the value is in the log.
+    /// Whether some counter is not logged; lets most commits skip the lock. A transaction that
+    /// draws a value sets it before its own commit reads it. It is cleared when the value is in the
+    /// log.
     unlogged: AtomicBool,
 }
 
@@ -72,8 +73,8 @@ impl Identities {
         Ok(last)
     }
 
-    /// Has `put` add the values that are in no log record yet to `record`, which `append` then puts
-    /// into the log.
+    /// Lets `put` add the values that are in no log record yet to `record`, which `append` then
+    /// puts into the log.
     pub fn log_with<R>(
         &self,
         record: &mut Vec<u8>,
@@ -146,7 +147,7 @@ mod tests {
         record.extend(value.to_le_bytes());
     }
 
-    /// What a commit adds to its record.
+    /// The bytes that a commit adds to its record.
     fn logged(identities: &Identities) -> Vec<u8> {
         let mut record = Vec::new();
         identities
@@ -161,7 +162,7 @@ mod tests {
             let (one, two) = (table(1, increment), table(2, increment));
             let (a, b) = (ColumnId(0), ColumnId(1));
             let identities = Identities::recovered(&[(one.id, a, 500), (one.id, b, 7)]);
-            // The log is younger than the checkpoint, and its last value is the last one.
+            // The log is newer than the checkpoint, and its last value wins.
             for value in [400, 600, 530] {
                 identities.recover(one.id, a, value);
             }

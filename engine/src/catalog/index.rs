@@ -1,14 +1,14 @@
 //! Definitions of secondary indexes and of foreign keys.
 //!
-//! An index is over columns, or over immutable expressions of a row's columns. The engine does not
-//! know SQL: it keeps expressions as text beside the columns that they read. The caller that opens
+//! An index is over columns, or over immutable expressions of a row's columns. The engine knows no
+//! SQL, so it keeps expressions as text beside the columns that they read. The caller that opens
 //! the database supplies the evaluator.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use strandline_base::{ColumnId, CommitTs, SqlType, TableId};
 
-/// The number of an index: unique within its table, never used again.
+/// The number of an index: unique within its table, never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct IndexId(pub u32);
 
@@ -19,11 +19,11 @@ pub struct IndexDef {
     pub id: IndexId,
     /// unique among the relations of the table's schema
     pub name: String,
-    /// how it is kept
+    /// the access method
     pub method: IndexMethod,
     /// the parts of the key, in order; at least one
     pub parts: Vec<IndexPart>,
-    /// INCLUDE: further columns, which a reader of the index wants as well
+    /// INCLUDE: further columns for the readers of the index
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub include: Vec<ColumnId>,
     /// no two rows have the same key
@@ -37,9 +37,9 @@ pub struct IndexDef {
     pub predicate: Option<IndexExpression>,
     /// whether readers may use it
     pub state: IndexState,
-    /// it has an entry for every version that was visible at this moment or later
+    /// the index has an entry for every version that was visible at this moment or later
     pub complete_since: CommitTs,
-    /// WITH: storage parameters as declared, for example fillfactor; shown, without effect
+    /// WITH: storage parameters as declared, for example fillfactor; displayed, without effect
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<String, String>,
     /// COMMENT ON INDEX
@@ -48,13 +48,13 @@ pub struct IndexDef {
 }
 
 impl IndexDef {
-    /// Whether a column is one of its parts, or one that its expressions, its predicate or INCLUDE
-    /// name.
+    /// Whether a column is one of the index's parts, or is used by its expressions, its predicate
+    /// or INCLUDE.
     pub fn reads(&self, column: ColumnId) -> bool {
         self.include.contains(&column) || self.key_columns().contains(&column)
     }
 
-    /// Gives its columns other numbers.
+    /// Renumbers the columns.
     pub fn renumber(&mut self, renumber: &dyn Fn(&mut Vec<ColumnId>)) {
         renumber(&mut self.include);
         for part in &mut self.parts {
@@ -72,7 +72,7 @@ impl IndexDef {
         }
     }
 
-    /// Whether its key is the values of columns, and every row has an entry.
+    /// Whether the key consists of columns only, and every row has an entry.
     pub fn is_plain(&self) -> bool {
         let is_column = |part: &IndexPart| matches!(part.value, IndexValue::Column(_));
         self.predicate.is_none() && self.parts.iter().all(is_column)
@@ -88,8 +88,8 @@ impl IndexDef {
         self.parts.iter().any(is_read) || self.predicate.as_ref().is_some_and(reads)
     }
 
-    /// The columns that determine a row's entry: of an index over columns only, its parts in order;
-    /// of any other index, each column once.
+    /// The columns that determine a row's entry. For an index over columns only these are its parts
+    /// in order; for any other index, each column once.
     pub fn key_columns(&self) -> Vec<ColumnId> {
         let mut columns = Vec::with_capacity(self.parts.len());
         for part in &self.parts {
@@ -111,7 +111,7 @@ impl IndexDef {
     }
 }
 
-/// How an index is kept.
+/// The access method of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IndexMethod {
@@ -124,7 +124,7 @@ pub enum IndexMethod {
 /// One part of an index's key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IndexPart {
-    /// its value
+    /// the part's value
     pub value: IndexValue,
     /// DESC
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -147,7 +147,7 @@ pub enum IndexValue {
 /// An immutable expression over a table's columns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IndexExpression {
-    /// as SQL text over the table's column names
+    /// SQL text over the table's column names
     pub sql: String,
     /// the columns that it reads
     pub columns: Vec<ColumnId>,
@@ -165,20 +165,20 @@ pub enum IndexState {
     Valid,
 }
 
-/// A FOREIGN KEY constraint; it stands at the referencing table.
+/// A FOREIGN KEY constraint, stored at the referencing table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ForeignKeyDef {
     /// constraint name, unique within the table
     pub name: String,
-    /// grows from constraint to constraint in the whole catalog: their checks and actions run in
-    /// the order in which the constraints were made
+    /// increases from constraint to constraint in the whole catalog, so that checks and actions run
+    /// in order of creation
     #[serde(default)]
     pub number: u32,
     /// the referencing columns in order
     pub columns: Vec<ColumnId>,
     /// the referenced table
     pub parent: TableId,
-    /// its columns in the same order: those of one of its keys or unique indexes, in any order
+    /// the referenced columns in the same order: the columns of a key or unique index, in any order
     pub parent_columns: Vec<ColumnId>,
     /// MATCH FULL rather than MATCH SIMPLE
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -190,17 +190,17 @@ pub struct ForeignKeyDef {
     /// columns that ON DELETE SET NULL or SET DEFAULT sets; empty: all of them
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub delete_sets: Vec<ColumnId>,
-    /// when it is checked
+    /// when the constraint is checked
     #[serde(default)]
     pub timing: ConstraintTiming,
-    /// rows from before NOT VALID may violate it
+    /// rows from before NOT VALID may violate the constraint
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub not_valid: bool,
 }
 
 impl ForeignKeyDef {
-    /// A valid constraint with the defaults of SQL: MATCH SIMPLE, NO ACTION, not deferrable. It is
-    /// the first of its catalog.
+    /// A valid constraint with SQL's defaults: MATCH SIMPLE, NO ACTION, not deferrable. It is the
+    /// first of its catalog.
     pub fn new(
         name: impl Into<String>,
         columns: Vec<ColumnId>,
@@ -223,11 +223,11 @@ impl ForeignKeyDef {
     }
 }
 
-/// The referential actions: what a change of a referenced row does to the rows that reference it.
+/// The referential actions: the effect of a change of a referenced row on the referencing rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReferentialAction {
-    /// refused at the check if there are any then
+    /// refused at the check if referencing rows still exist
     #[default]
     NoAction,
     /// refused at once

@@ -1,8 +1,8 @@
 //! The catalog: plain serializable definitions. A transaction edits its own copy of the current
 //! [`Catalog`]; commit logs and publishes it under the commit timestamp. Old versions are kept as
-//! long as some table's history may be asked for, so that AS OF uses the schema of its moment.
+//! long as some table's history can be read, so that AS OF uses the schema of its moment.
 //!
-//! Catalogs are stored as JSON. A field that older databases lack has a default; a change that
+//! Catalogs are stored as JSON. A field that older databases lack has a default. A change that
 //! older programs must not ignore raises [`CATALOG_VERSION`].
 
 pub mod access;
@@ -22,8 +22,8 @@ use strandline_base::{
     ColumnId, Error, ErrorKind, ErrorSubject, Result, SqlState, SqlType, StorageId, TableId, Value,
 };
 
-/// Columns that a table may define in its life: a row's insertion takes time for each of them, also
-/// for those that were dropped.
+/// The number of columns that a table may define in its life. An insertion takes time for each of
+/// them, including dropped ones.
 const COLUMNS_MAX: u32 = 1 << 16;
 
 /// One version of all definitions. Cloning is cheap enough for DDL: objects are shared.
@@ -39,7 +39,7 @@ pub struct Catalog {
     pub next_table: u32,
     /// The next free storage id.
     pub next_storage: u32,
-    /// The [`CATALOG_VERSION`] it was written with.
+    /// The [`CATALOG_VERSION`] with which the catalog was written.
     #[serde(default, deserialize_with = "known_version")]
     pub version: u32,
     /// Roles, owners and grants.
@@ -47,7 +47,8 @@ pub struct Catalog {
     pub access: Arc<Access>,
 }
 
-/// The version of what is written here. 0: without roles; 1: without indexes and foreign keys.
+/// The version of catalogs written by this program. 0: without roles; 1: without indexes and
+/// foreign keys.
 pub const CATALOG_VERSION: u32 = 2;
 
 /// Refuses a catalog of a newer version than this program knows.
@@ -58,7 +59,7 @@ pub(crate) fn known_version<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D
             "the catalog has version {version}, this program knows {CATALOG_VERSION}"
         )));
     }
-    // What is written from now on may hold what is new.
+    // Catalogs written from now on may use new features.
     Ok(CATALOG_VERSION)
 }
 
@@ -67,7 +68,7 @@ pub(crate) fn known_version<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D
 pub struct TableDef {
     /// stable for life
     pub id: TableId,
-    /// where its rows are; changed by TRUNCATE
+    /// the storage of its rows; TRUNCATE replaces it
     pub storage: StorageId,
     /// schema name
     pub schema: String,
@@ -90,8 +91,8 @@ pub struct TableDef {
     /// FOREIGN KEY constraints: the keys of other tables that this one references
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub foreign_keys: Vec<Arc<ForeignKeyDef>>,
-    /// the tables whose foreign keys reference this one, itself included; follows from theirs (see
-    /// [`foreign_keys`])
+    /// the tables whose foreign keys reference this one, itself included; derived from the foreign
+    /// keys (see [`foreign_keys`])
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub referenced_by: Vec<TableId>,
     /// how long old versions are kept
@@ -173,13 +174,13 @@ pub struct ViewDef {
     pub comment: Option<String>,
 }
 
-/// How long versions that are no longer current are kept.
+/// The retention of versions that are no longer current.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HistoryPolicy {
     /// never removed
     Forever,
-    /// kept for so many microseconds after they were superseded
+    /// kept for this many microseconds after they were superseded
     For(u64),
     /// kept only while an open snapshot sees them
     None,
@@ -214,21 +215,21 @@ impl Catalog {
             .iter()
             .find(|v| v.schema == schema && v.name == name)
     }
-    /// Hands out a table id.
+    /// Allocates a table id.
     pub fn new_table_id(&mut self) -> TableId {
         let id = TableId(self.next_table);
-        // A change that uses up the last number is refused: see `check_numbers`.
+        // A change that uses the last number is refused; see `check_numbers`.
         self.next_table = self.next_table.saturating_add(1);
         id
     }
-    /// Hands out a storage id (for a new table or a TRUNCATE).
+    /// Allocates a storage id (for a new table or a TRUNCATE).
     pub fn new_storage_id(&mut self) -> StorageId {
         let id = StorageId(self.next_storage);
         self.next_storage = self.next_storage.saturating_add(1);
         id
     }
-    /// 54000 if the last number of a table, storage, role or index has been given out, 54011 if a
-    /// table has defined more columns than [`COLUMNS_MAX`].
+    /// 54000 if the last number of a table, storage, role or index has been used; 54011 if a table
+    /// has defined more columns than [`COLUMNS_MAX`].
     pub(crate) fn check_numbers(&self) -> Result<()> {
         let exceeded = |state, message| Error::new(ErrorKind::Unavailable, state, message);
         let numbers = [
@@ -290,7 +291,7 @@ impl TableDef {
     pub fn column(&self, name: &str) -> Option<&ColumnDef> {
         self.columns.iter().find(|c| c.name == name)
     }
-    /// The column called `name`, or the error that it does not exist.
+    /// The column called `name`, or an error if it does not exist.
     pub fn require_column(&self, name: &str) -> Result<&ColumnDef> {
         self.column(name).ok_or_else(|| {
             Error::invalid(
@@ -309,7 +310,7 @@ impl TableDef {
     }
     /// The position of column `id` in SQL order.
     pub fn position(&self, id: ColumnId) -> Option<usize> {
-        // Its own number, until a column before it is dropped.
+        // The position equals the id until a column before it is dropped.
         let likely = id.0 as usize;
         if self.columns.get(likely).is_some_and(|c| c.id == id) {
             return Some(likely);
@@ -320,7 +321,7 @@ impl TableDef {
     pub fn index(&self, id: IndexId) -> Option<&Arc<IndexDef>> {
         self.indexes.iter().find(|index| index.id == id)
     }
-    /// Whether a change of its rows may need a look at another table's, or at more of its own.
+    /// Whether a change of its rows may require a look at other rows, in this table or in another.
     #[inline]
     pub fn has_references(&self) -> bool {
         !self.foreign_keys.is_empty() || !self.referenced_by.is_empty()
@@ -351,10 +352,9 @@ impl TableDef {
     }
 }
 
-/// The column of `table` with this id, which its caller knows to be there.
+/// The column of `table` with this id, which must exist.
 ///
-/// # Errors
-/// XX000 if it is not.
+/// # Errors XX000 if it does not.
 pub(crate) fn column_of(table: &TableDef, id: ColumnId) -> Result<&ColumnDef> {
     table.column_by_id(id).ok_or_else(|| {
         Error::internal(format!(

@@ -1,24 +1,24 @@
-//! How long ago a commit timestamp was: retention goes by elapsed time, not by the wall clock.
+//! The age of a commit timestamp: retention uses elapsed time, not the wall clock.
 //!
-//! Commit timestamps follow the wall clock, which an operator may set wrong by a century and right
-//! again. Such a step must not make every version one "superseded 24 hours ago". So the database
-//! keeps a [`TimeMap`]: for each *elapsed time* on a monotonic clock, the newest commit timestamp
-//! possible then.
+//! Commit timestamps follow the wall clock, which an operator may set wrong by a century and then
+//! right again. This must not make every version one that was "superseded 24 hours ago". So the
+//! database keeps a [`TimeMap`]: for each *elapsed time* on a monotonic clock, the newest commit
+//! timestamp possible then.
 //!
 //! Elapsed time is:
 //! * while the database is open, the time of the monotonic clock (sleep of the machine does not
 //!   count);
 //! * while it is closed, the wall clock's advance since the last checkpoint, at most
-//!   [`CLOSED_US_MAX`]. Nothing tells a week on the shelf from a clock that is a week ahead, so a
-//!   wrong clock at a restart costs at most this much history, and a database that is seldom open
+//!   [`CLOSED_US_MAX`]. Nothing distinguishes a week without use from a clock that is a week ahead.
+//!   So a wrong clock at a restart costs at most this much history. A database that is seldom open
 //!   keeps history longer than promised, never shorter.
 //!
 //! Invariants:
-//! 1. Every commit since then has a later timestamp than [`TimeMap::at`] says, if the wall clock
-//!    jumps at most once between two looks at it: errors keep versions longer. The maintenance
-//!    thread looks five times a second.
-//! 2. History that was given up is never offered again: `Store::kept_from` does not move back, even
-//!    if a later map gives an earlier moment.
+//! 1. [`TimeMap::at`] of an elapsed time is less than the timestamp of every commit since then, if
+//!    the wall clock jumps at most once between two readings. Errors keep versions longer. The
+//!    maintenance thread reads the clocks five times a second.
+//! 2. Dropped history is never offered again: `Store::kept_from` does not move back, even if a
+//!    later map gives an earlier moment.
 //!
 //! Lock order: `state` is held only to look and to change, with nothing else taken.
 
@@ -32,50 +32,49 @@ use strandline_base::{Clock, CommitTs};
 use tracing::warn;
 
 const SECOND_US: u64 = 1_000_000;
-/// Upper bound of the elapsed time that a closed period counts for: one hour.
+/// The maximum elapsed time that counts for a closed period: one hour.
 pub const CLOSED_US_MAX: u64 = 3_600 * SECOND_US;
-/// Deviations of the wall clock from the map that are no new piece. Clocks that are kept right
-/// slowly deviate by a second in half an hour at most.
+/// Deviations of the wall clock from the map that do not begin a new piece. Clocks that are
+/// corrected slowly deviate by a second in half an hour at most.
 const SLACK_US: u64 = SECOND_US;
-/// Difference between wall clock and elapsed time from which on the clock is reported to have
-/// jumped.
+/// A difference between wall clock and elapsed time that is reported as a jump of the clock.
 const JUMP_US: u64 = 10 * SECOND_US;
-/// Pieces of a map; two are united when there are more.
+/// The maximum number of pieces of a map; beyond it, two are united.
 const PIECES_MAX: usize = 64;
 
 /// Commit timestamps by elapsed time. Part of the manifest.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TimeMap {
-    /// Elapsed time in microseconds; counted from the wall clock's time when it was begun.
+    /// Elapsed time in microseconds, counted from the wall clock's time at the begin of the map.
     pub elapsed_us: u64,
-    /// The wall clock when `elapsed_us` was.
+    /// The wall clock at `elapsed_us`.
     pub wall_us: u64,
-    /// By elapsed time; empty: nothing is known.
+    /// Ordered by elapsed time; empty: nothing is known.
     pub pieces: Vec<Piece>,
 }
 
-/// From an elapsed time on, up to the next piece.
+/// The map from an elapsed time on, up to the next piece.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Piece {
     /// elapsed time
     pub from_us: u64,
-    /// the newest possible commit timestamp then
+    /// the newest possible commit timestamp at that time
     pub ts: u64,
     /// Timestamps follow the wall clock. False: the wall clock is behind the newest commit, and
-    /// timestamps only count on.
+    /// timestamps only increase by counting.
     pub moves: bool,
 }
 
-/// One look at the clocks.
+/// One reading of the clocks.
 #[derive(Clone, Copy)]
 struct Look {
-    /// elapsed since the last one
+    /// elapsed time since the last reading
     us: u64,
     /// the wall clock
     wall_us: u64,
-    /// the newest commit, at the last look
+    /// the newest commit at the last reading
     newest_before: CommitTs,
-    /// and now
+    /// the newest commit now
     newest: CommitTs,
 }
 
@@ -89,7 +88,7 @@ impl Piece {
 }
 
 impl TimeMap {
-    /// A map that begins now.
+    /// A map that begins at this moment.
     pub fn begin(wall_us: u64) -> Self {
         Self {
             elapsed_us: wall_us,
@@ -98,12 +97,12 @@ impl TimeMap {
         }
     }
 
-    /// How long the database has been closed, as far as it counts.
+    /// The time for which the database has been closed, limited to what counts.
     fn closed_us(&self, wall_us: u64) -> u64 {
         wall_us.saturating_sub(self.wall_us).min(CLOSED_US_MAX)
     }
 
-    /// The next look at the clocks.
+    /// Processes the next reading of the clocks.
     fn advance(&mut self, look: Look) {
         let before_us = self.elapsed_us;
         self.elapsed_us += look.us;
@@ -114,15 +113,15 @@ impl TimeMap {
         if let Some(last) = self.pieces.last_mut() {
             let expected = last.at(self.elapsed_us);
             if last.moves == moves && ts.abs_diff(expected) <= SLACK_US {
-                // Invariant 1: commits are at the wall clock or later; the newest is no bound of
-                // the ones just before it. What is ahead by less than the slack waits until it is
-                // more.
+                // Invariant 1: commits are at the wall clock or later, and the newest is no bound
+                // for those just before it. A deviation above the map of less than the slack is
+                // left until it is larger.
                 let least = if moves { look.wall_us } else { ts };
                 last.ts = last.ts.saturating_sub(expected.saturating_sub(least));
                 return;
             }
             if ts < expected {
-                // It may have been set back, and commits have come, right after the last look.
+                // The clock may have been set back, and commits made, right after the last reading.
                 let then = match moves {
                     true => look.wall_us.saturating_sub(look.us),
                     false => look.newest_before.0.min(ts),
@@ -137,7 +136,8 @@ impl TimeMap {
         }
     }
 
-    /// Unites the two neighbours where the map gets too low by least, measured by their age.
+    /// Unites the two neighbours for which the map becomes too low by the least, relative to their
+    /// age.
     fn unite(&mut self) {
         let united = |pair: &[Piece], end_us: u64| {
             let (a, b) = (pair[0], pair[1]);
@@ -162,20 +162,20 @@ impl TimeMap {
     }
 
     /// The newest timestamp that a commit can have had `ago_us` of elapsed time ago, or somewhat
-    /// less (invariant 1); zero if that is before the map.
+    /// less (invariant 1). Zero if that is before the map.
     pub fn at(&self, ago_us: u64) -> CommitTs {
         let Some(then) = self.elapsed_us.checked_sub(ago_us) else {
             return CommitTs::ZERO;
         };
         let after = self.pieces.partition_point(|piece| piece.from_us <= then);
         let (until, later) = self.pieces.split_at(after);
-        // A clock that was set back before anything was committed: later pieces may be lower.
+        // If the clock was set back before any commit, later pieces may be lower.
         let least = later.iter().map(|piece| piece.ts).min();
         let ts = until.last().map_or(0, |piece| piece.at(then));
         CommitTs(ts.min(least.unwrap_or(u64::MAX)))
     }
 
-    /// From which moment on a policy keeps versions.
+    /// The moment from which on a policy keeps versions.
     pub fn begin_of(&self, policy: HistoryPolicy) -> CommitTs {
         match policy {
             HistoryPolicy::Forever => CommitTs::ZERO,
@@ -194,21 +194,21 @@ pub(crate) struct Retention {
 
 struct State {
     map: TimeMap,
-    /// the monotonic clock at the last look
+    /// the monotonic clock at the last reading
     seen_us: u64,
-    /// the newest commit at the last look
+    /// the newest commit at the last reading
     newest: CommitTs,
     is_behind: bool,
 }
 
 impl Retention {
-    /// Begins a map.
+    /// Begins a new map.
     pub fn begin(clock: Arc<dyn Clock>) -> Self {
         let map = TimeMap::begin(clock.followed_us());
         Self::open(clock, map, CommitTs::ZERO, CommitTs::ZERO)
     }
 
-    /// Goes on with the map of the checkpoint at `checkpoint`; `newest` is the newest commit.
+    /// Continues the map of the checkpoint at `checkpoint`; `newest` is the newest commit.
     pub fn open(
         clock: Arc<dyn Clock>,
         mut map: TimeMap,
@@ -234,7 +234,7 @@ impl Retention {
         }
     }
 
-    /// Looks at the clocks; `newest` is the newest commit. Calls `with` the map as of now.
+    /// Reads the clocks and calls `with` with the present map; `newest` is the newest commit.
     fn look<R>(&self, newest: CommitTs, with: impl FnOnce(&TimeMap) -> R) -> R {
         let mut state = self.state.lock();
         let (wall_us, now_us) = (self.clock.followed_us(), self.clock.elapsed_us());
@@ -292,12 +292,12 @@ impl Retention {
         self.look(newest, |map| map.at(us))
     }
 
-    /// The map as of now, for the manifest.
+    /// The present map, for the manifest.
     pub fn map(&self, newest: CommitTs) -> TimeMap {
         self.look(newest, TimeMap::clone)
     }
 
-    /// How often the wall clock has jumped since the database was opened.
+    /// The number of jumps of the wall clock since the database was opened.
     pub fn jumps(&self) -> u64 {
         self.jumps.load(Ordering::Relaxed)
     }
@@ -338,8 +338,8 @@ mod tests {
         assert_eq!(map.at(u64::MAX), CommitTs::ZERO);
     }
 
-    /// Jumps of any size, drift and restarts at any moment between looks and commits: no commit of
-    /// the time that is asked for is before what the map says.
+    /// Jumps of any size, drift and restarts at any moment between readings and commits: no commit
+    /// within the requested time is before the map's timestamp.
     #[test]
     fn every_commit_since_then_is_later_than_the_map_says() {
         let seeds = match std::env::var("STRANDLINE_SEED") {
@@ -351,7 +351,7 @@ mod tests {
             let clock = Arc::new(ManualClock::new(START));
             let mut retention = Retention::begin(clock.clone());
             let mut newest = CommitTs::ZERO;
-            // When commits were made, in time that counts, and their timestamps.
+            // Times of commits, in elapsed time, and their timestamps.
             let mut commits: Vec<(u64, CommitTs)> = Vec::new();
             let mut counted = 0;
             for step in 0..600 {
@@ -425,7 +425,7 @@ mod tests {
         assert_eq!(begins(century), START + 6 * HOUR, "no time has passed");
         clock.advance(HOUR);
         assert_eq!(begins(century + HOUR), START + 7 * HOUR);
-        // Somebody puts it right: timestamps count on from the century.
+        // The clock is corrected; timestamps continue to count from the century.
         clock.set(START + 31 * HOUR);
         clock.advance(22 * HOUR);
         assert_eq!(begins(century + HOUR + 9), START + 29 * HOUR);

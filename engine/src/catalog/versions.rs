@@ -1,13 +1,14 @@
-//! All versions of the catalog that may still be asked for.
+//! All versions of the catalog that readers may still use.
 //!
 //! Invariants:
-//! 1. Timestamps grow; a version is valid from its timestamp to the next one's.
-//! 2. A version is there before the stable timestamp reaches its own: the commit that makes it puts
-//!    it here under the log's lock. So a snapshot's catalog is the version valid at the snapshot,
-//!    whenever it is looked up, and no reader uses a version that is later than every snapshot.
-//! 3. A commit that fails after that takes its version back before it leaves the commit queue.
-//! 4. `last_catalog` is where the catalog of `last` is. It is stored while the version before is
-//!    still held, so a catalog at this address is always the last one.
+//! 1. Timestamps increase; a version is valid from its timestamp to the next one's.
+//! 2. A version is in the list before the stable timestamp reaches its own: the commit that makes
+//!    it adds it under the log's lock. So a snapshot's catalog is the version valid at the
+//!    snapshot, whenever it is looked up. No reader uses a version that is later than every
+//!    snapshot.
+//! 3. A commit that fails after that removes its version before it leaves the commit queue.
+//! 4. `last_catalog` is the address of the catalog of `last`. It is stored while the version before
+//!    is still held, so a catalog at this address is always the last one.
 //!
 //! Lock order: the log's lock → `versions`, which is held only to look and to change.
 
@@ -23,12 +24,12 @@ use strandline_base::{CommitTs, Error, ErrorKind, Result, SqlState, StorageId, T
 pub struct CatalogVersions {
     /// the last of `versions`; nearly every transaction begins at or after it
     last: ArcSwap<Version>,
-    /// compared only: a look at it costs less than one at `last`
+    /// only compared: a load of it costs less than a load of `last`
     last_catalog: AtomicPtr<Catalog>,
     versions: Mutex<Vec<Version>>,
 }
 
-/// A catalog and from when on it is valid.
+/// A catalog and the timestamp from which on it is valid.
 pub type Version = (CommitTs, Arc<Catalog>);
 
 impl CatalogVersions {
@@ -54,7 +55,7 @@ impl CatalogVersions {
             None => Err(too_old(ts, versions.first().map(|v| v.0))),
         }
     }
-    /// When the last version was made, visible to all or not yet.
+    /// The timestamp of the last version, visible to all or not yet.
     pub fn newest(&self) -> CommitTs {
         self.last.load().0
     }
@@ -68,13 +69,13 @@ impl CatalogVersions {
         let _before = self.last.swap(Arc::new(version));
         self.last_catalog.store(catalog, Ordering::Release);
     }
-    /// Adds the version that the commit at `ts` makes, before the stable timestamp reaches `ts`.
+    /// Adds the version of the commit at `ts`, before the stable timestamp reaches `ts`.
     pub fn add(&self, ts: CommitTs, catalog: Arc<Catalog>) {
         let mut versions = self.versions.lock();
         versions.push((ts, catalog.clone()));
         self.set_last((ts, catalog));
     }
-    /// Takes back the version of a commit at `ts` that has failed; stable has not reached it.
+    /// Removes the version of a failed commit at `ts`, which the stable timestamp has not reached.
     pub fn take_back(&self, ts: CommitTs) {
         let mut versions = self.versions.lock();
         versions.retain(|(from, _)| *from != ts);
@@ -88,9 +89,9 @@ impl CatalogVersions {
         versions.retain(|(from, _)| *from <= through);
         versions
     }
-    /// Drops the versions that were superseded before the longest history of their tables begins
-    /// (`begins` says when a policy's does), and that no snapshot since `oldest` needs. Returns
-    /// whether any was dropped.
+    /// Drops the versions that were superseded before the longest history of their tables begins,
+    /// unless a snapshot since `oldest` needs them. `begins` gives the begin of a policy's history.
+    /// Returns whether any was dropped.
     pub fn prune(&self, begins: impl Fn(HistoryPolicy) -> CommitTs, oldest: CommitTs) -> bool {
         let mut versions = self.versions.lock();
         let before = versions.len();
@@ -111,15 +112,15 @@ fn address(catalog: &Arc<Catalog>) -> *mut Catalog {
     Arc::as_ptr(catalog).cast_mut()
 }
 
-/// Every storage that some version names.
+/// All storages of the tables in these versions.
 pub fn storages_of(versions: &[Version]) -> BTreeSet<StorageId> {
     let tables = versions.iter().flat_map(|(_, c)| c.tables.values());
     tables.map(|t| t.storage).collect()
 }
 
-/// The storages that may still be asked for: those of the last version, and those that a table had
-/// since its history begins (`begins` says when a policy's does), or since `oldest`, the oldest
-/// snapshot. The newest definition of a table decides on its retention.
+/// The storages that readers may still use: those of the last version, and those that a table had
+/// since its history begins, or since `oldest`, the oldest snapshot. `begins` gives the begin of a
+/// policy's history. The newest definition of a table determines its policy.
 pub fn kept_storages(
     versions: &[Version],
     begins: impl Fn(HistoryPolicy) -> CommitTs,
@@ -141,7 +142,7 @@ pub fn kept_storages(
     kept
 }
 
-/// 72000: the moment is older than what is kept.
+/// 72000: the moment is older than the history.
 pub fn too_old(ts: CommitTs, oldest: Option<CommitTs>) -> Error {
     let error = Error::new(
         ErrorKind::Invalid,

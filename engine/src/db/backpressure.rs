@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Bytes from which on a transaction is told apart from others.
+/// A transaction with this many bytes or more is counted individually.
 pub(crate) const SMALL_BYTES: usize = 64 << 10;
 
 /// The state that writers of a database share.
@@ -19,11 +19,11 @@ pub(crate) struct Backpressure {
     pub pause_us: AtomicU64,
 }
 
-/// The bytes of an open transaction, for others to see.
+/// The bytes of an open transaction, visible to other transactions.
 #[derive(Debug, Default)]
 pub(crate) struct OpenBytes(pub Option<Arc<AtomicUsize>>);
 
-/// Open transactions besides one.
+/// The open transactions other than one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Others {
     pub count: usize,
@@ -32,7 +32,7 @@ pub(crate) struct Others {
 }
 
 impl Backpressure {
-    /// Shows that a transaction holds `bytes` now.
+    /// Publishes that a transaction holds `bytes` now.
     #[inline]
     pub fn show(&self, shown: &mut OpenBytes, bytes: usize) {
         match &shown.0 {
@@ -51,7 +51,7 @@ impl Backpressure {
         shown.0 = Some(new);
     }
 
-    /// The large open transactions but the one that has shown `own`.
+    /// The large open transactions other than the one that publishes `own`.
     pub fn others(&self, own: &OpenBytes) -> Others {
         let mut others = Others::default();
         let large = self.large.lock();
@@ -67,7 +67,7 @@ impl Backpressure {
         others
     }
 
-    /// Pauses of writers so far, and their microseconds.
+    /// The number of pauses of writers so far, and their microseconds.
     pub fn paused(&self) -> (u64, u64) {
         let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
         (get(&self.pauses), get(&self.pause_us))

@@ -3,10 +3,10 @@
 //! A validation examines all commits since its snapshot. Commits that arrive during this time are
 //! handed to it as log records; it examines them in a second, short step under the log's lock.
 //!
-//! Invariant: of a commit and a watch that begins, either the commit's timestamp is queued before
-//! the watch's owner looks at any row, or the watch gets its record. (The committer queues, then
-//! checks for watches; the owner registers, then looks. All four operations are in one total
-//! order.)
+//! Invariant: for every commit and every watch that begins, one of two holds. Either the commit's
+//! timestamp is queued before the watch's owner looks at any row, or the watch gets the commit's
+//! record. (The committer queues, then checks for watches; the owner registers, then looks. All
+//! four operations are in one total order.)
 //!
 //! Lock order: the log's lock → `watches`, which is held only to push and to take.
 
@@ -34,7 +34,7 @@ pub struct CommitWatch<'a> {
 }
 
 impl CommitWatches {
-    /// From now on commits are collected.
+    /// Begins to collect the records of commits.
     pub fn watch(&self) -> CommitWatch<'_> {
         let mut watches = self.watches.lock();
         let id = watches.next;
@@ -44,7 +44,7 @@ impl CommitWatches {
         CommitWatch { watches: self, id }
     }
 
-    /// A commit with this log record has been queued. The caller holds the log's lock.
+    /// Hands the record of a queued commit to the watches. The caller holds the log's lock.
     pub fn note(&self, record: &[u8]) {
         if self.count.load(Ordering::SeqCst) == 0 {
             return;
@@ -57,7 +57,7 @@ impl CommitWatches {
 }
 
 impl CommitWatch<'_> {
-    /// The records that came since the last call.
+    /// Takes the records since the last call.
     pub fn take(&self) -> Vec<Arc<[u8]>> {
         let mut watches = self.watches.watches.lock();
         let own = watches.open.iter_mut().find(|(id, _)| *id == self.id);

@@ -11,13 +11,13 @@ use strandline_base::{Error, ErrorKind, Result, SqlState, TableId};
 /// Phase of a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BuildPhase {
-    /// rows are read and entered
+    /// rows are read and added
     Filling,
     /// uniqueness is checked
     Checking,
 }
 
-/// How far a build is.
+/// The progress of a build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildProgress {
     /// the table
@@ -28,11 +28,11 @@ pub struct BuildProgress {
     pub phase: BuildPhase,
     /// rows to visit, rows without a visible version included
     pub rows_total: u64,
-    /// rows gone through
+    /// rows processed
     pub rows_done: u64,
 }
 
-/// A build that is under way.
+/// A running build.
 pub(crate) struct Build {
     table: TableId,
     index: IndexId,
@@ -82,7 +82,7 @@ impl IndexBuilds {
     }
 }
 
-/// A build in the list, for as long as this lives.
+/// A build that is in the list as long as this value lives.
 pub(crate) struct ListedBuild<'a> {
     db: &'a Db,
     pub build: Arc<Build>,
@@ -106,13 +106,13 @@ impl BuildObserver for ListedBuild<'_> {
 }
 
 impl Db {
-    /// The builds of secondary indexes that are under way.
+    /// The running builds of secondary indexes.
     pub fn index_builds(&self) -> Vec<BuildProgress> {
         let builds = self.index_builds.running.lock();
         builds.iter().map(|build| build.progress()).collect()
     }
 
-    /// A build that goes through `rows` begins; `cancel` ends it.
+    /// Lists a new build over `rows` rows; `cancel` ends it.
     pub(crate) fn list_build(
         &self,
         (table, index): (TableId, IndexId),
@@ -131,7 +131,7 @@ impl Db {
         ListedBuild { db: self, build }
     }
 
-    /// 53200 if indexes leave too little memory for cached blocks to take more of it.
+    /// 53200 if indexes take so much memory that cached blocks must not lose more of it.
     #[inline]
     pub(crate) fn check_index_memory(&self) -> Result<()> {
         let used = self.shared.pool.taken_bytes().load(Ordering::Relaxed);

@@ -1,10 +1,11 @@
-//! Bytes that one kind of consumer holds: bulk loads (rows that wait for a full range, and ranges
-//! that are being encoded), or lists that transactions keep until they end.
+//! The bytes that one kind of consumer holds. One kind is bulk loads: rows that wait for a full
+//! range, and ranges that are being encoded. The other is lists that transactions keep until they
+//! end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The account of all consumers of a kind in a database.
+/// The account of all consumers of one kind in a database.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryAccount {
     used: AtomicUsize,
@@ -19,11 +20,11 @@ pub(crate) struct HeldBytes {
 }
 
 impl MemoryAccount {
-    /// Bytes that all hold.
+    /// The bytes that all consumers hold.
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
-    /// The most bytes that they have held at a time since the database was opened.
+    /// The maximum bytes held at one time since the database was opened.
     pub fn most(&self) -> usize {
         self.most.load(Ordering::Relaxed)
     }
@@ -41,13 +42,13 @@ impl HeldBytes {
     pub fn bytes(&self) -> usize {
         self.bytes
     }
-    /// It holds `bytes` more.
+    /// Adds `bytes` to the share.
     pub fn add(&mut self, bytes: usize) {
         self.bytes += bytes;
         let used = self.account.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.account.most.fetch_max(used, Ordering::Relaxed);
     }
-    /// It holds `bytes` in all.
+    /// Sets the share to `bytes`.
     pub fn set(&mut self, bytes: usize) {
         match bytes.checked_sub(self.bytes) {
             Some(more) => self.add(more),
@@ -58,7 +59,7 @@ impl HeldBytes {
             }
         }
     }
-    /// All that it holds, in a share of its own; this one then holds nothing.
+    /// Moves all bytes to a new share, which leaves this one empty.
     pub fn take(&mut self) -> Self {
         let empty = self.account.share();
         std::mem::replace(self, empty)

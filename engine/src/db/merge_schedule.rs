@@ -8,17 +8,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use strandline_base::{RangeNo, StorageId};
 
-/// See the module's documentation. Moments are those of [`super::Db::elapsed_us`].
+/// The schedule; see the module's documentation. Times are those of [`super::Db::elapsed_us`].
 #[derive(Debug, Default)]
 pub(crate) struct MergeSchedule {
     /// when a range was first seen with pending records
     ages: Mutex<BTreeMap<(StorageId, RangeNo), u64>>,
-    /// no background merge before
+    /// no background merge before this time
     rests_until_us: AtomicU64,
 }
 
 impl MergeSchedule {
-    /// Rests after work from `from_us` to `to_us` that may take so many percent of the time.
+    /// Rests after work from `from_us` to `to_us`, which may take `percent` of the time.
     pub fn rest(&self, from_us: u64, to_us: u64, percent: u32) {
         let percent = u64::from(percent.clamp(1, 100));
         let rest = to_us.saturating_sub(from_us) * (100 - percent) / percent;
@@ -30,7 +30,7 @@ impl MergeSchedule {
         now_us >= self.rests_until_us.load(Ordering::Relaxed)
     }
 
-    /// Notes which ranges have pending records now, and since when.
+    /// Records the ranges with pending records; a new one has had them since `now_us`.
     pub fn note_pending(&self, ranges: Vec<(StorageId, RangeNo)>, now_us: u64) {
         let mut ages = self.ages.lock();
         let mut before = std::mem::take(&mut *ages);
@@ -38,7 +38,7 @@ impl MergeSchedule {
         ages.extend(ranges.into_iter().map(since));
     }
 
-    /// Notes that a range has been merged: records pending now are newer.
+    /// Records that a range has been merged, so its pending records are new.
     pub fn note_merged(&self, storage: StorageId, range: RangeNo) {
         self.ages.lock().remove(&(storage, range));
     }

@@ -1,7 +1,7 @@
-//! The database: the state that transactions, maintenance and recovery share. Their procedures
-//! stand in their rooms, as methods of [`Db`].
+//! The database: the state that transactions, maintenance and recovery share. Their procedures are
+//! in their own rooms, as methods of [`Db`].
 //!
-//! Lock order: `checkpoint` → `ddl` (only to look) → the locks of tables, log and manifest; see
+//! Lock order: `checkpoint` → `ddl` (only to look) → the locks of tables, log and manifest. See
 //! `catalog::versions` for its place below the log.
 
 pub(crate) mod backpressure;
@@ -54,7 +54,7 @@ pub struct Db {
     pub(crate) shared: Shared,
     pub(crate) wal: Arc<Wal>,
     pub(crate) manifest: Manifest,
-    /// the manifest's state; locked during a checkpoint
+    /// the state of the manifest; locked during a checkpoint
     pub(crate) checkpoint: Mutex<ManifestState>,
     pub(crate) catalogs: CatalogVersions,
     pub(crate) stores: RwLock<BTreeMap<StorageId, Arc<Store>>>,
@@ -68,7 +68,7 @@ pub struct Db {
     pub(crate) retention: Retention,
     pub(crate) counters: Counters,
     pub(crate) recovery: RecoveryReport,
-    /// operations of the log that recovery did again, by the kind's name
+    /// number of log operations that recovery replayed, by the kind's name
     pub(crate) replayed: Vec<(&'static str, u64)>,
     pub(crate) maintenance: Arc<Maintenance>,
     pub(crate) merge_schedule: MergeSchedule,
@@ -77,7 +77,7 @@ pub struct Db {
     pub(crate) reserve: Reserve,
     pub(crate) backpressure: Backpressure,
     pub(crate) open_readers: Arc<OpenReaders>,
-    /// of bulk loads
+    /// memory of bulk loads
     pub(crate) load_memory: Arc<MemoryAccount>,
     /// memory of the lists that transactions keep until they end
     pub(crate) list_memory: Arc<MemoryAccount>,
@@ -113,7 +113,7 @@ pub(crate) struct MaintenanceState {
     pub(crate) wanted: bool,
     pub(crate) rounds: u64,
     pub(crate) failure: Option<Error>,
-    /// no attempt is made before the pause is over, whoever requests it
+    /// no attempt is made before the end of the pause, also on request
     pub(crate) is_pausing: bool,
     /// the thread has ended
     pub(crate) has_stopped: bool,
@@ -135,7 +135,7 @@ pub(crate) struct Counters {
 }
 
 impl Db {
-    /// The settings it was opened with.
+    /// The settings with which the database was opened.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -143,7 +143,7 @@ impl Db {
     pub fn recovery(&self) -> &RecoveryReport {
         &self.recovery
     }
-    /// The wall clock in microseconds since the epoch: what users are shown. It may jump.
+    /// The wall clock in microseconds since the epoch, for display. It may jump.
     pub fn now_us(&self) -> u64 {
         self.clock.now_us()
     }
@@ -151,20 +151,20 @@ impl Db {
     pub fn elapsed_us(&self) -> u64 {
         self.clock.elapsed_us()
     }
-    /// The moment `ago` before now in elapsed time, independent of steps of the wall clock: all
-    /// later commits are younger. Right after the wall clock has jumped forward the result is a
+    /// The moment `ago` before now in elapsed time, independent of steps of the wall clock; all
+    /// commits since then are later. Right after the wall clock has jumped forward the result is a
     /// later moment.
     pub fn moment_ago(&self, ago: Duration) -> CommitTs {
         let us = u64::try_from(ago.as_micros()).unwrap_or(u64::MAX);
         let by_wall = self.now_us().saturating_sub(us);
         self.retention.ago(us, self.stable()).max(CommitTs(by_wall))
     }
-    /// From which moment on a policy keeps versions, for all policies at one look at the clocks.
+    /// The begin of a policy's history, for all policies at one reading of the clocks.
     pub(crate) fn history_begins(&self) -> impl Fn(HistoryPolicy) -> CommitTs {
         let map = self.retention.map(self.stable());
         move |policy| map.begin_of(policy)
     }
-    /// Everything up to it is committed and visible.
+    /// All commits up to this timestamp are visible.
     pub fn stable(&self) -> CommitTs {
         self.txns().stable()
     }
@@ -194,8 +194,8 @@ impl Db {
     pub(crate) fn wal(&self) -> &Wal {
         &self.wal
     }
-    /// The error that makes the database refuse all further writes: of the log, or of the manifest,
-    /// which the log has been closed with.
+    /// Returns the error that makes the database refuse all further writes. It comes from the log,
+    /// or from the manifest, whose failure closes the log too.
     pub(crate) fn check_writable(&self) -> Result<()> {
         self.wal.check_usable()?;
         self.device.check_usable()
@@ -227,15 +227,15 @@ impl Db {
         self.identities.next(table, column)
     }
 
-    /// From when on versions of `table` are kept.
+    /// The moment from which on versions of `table` are kept.
     pub(crate) fn horizon(&self, table: &TableDef, store: &Store) -> CommitTs {
         let from = self.history_begins()(table.history);
         from.min(self.txns().oldest_snapshot())
             .max(store.kept_from())
     }
 
-    /// 72000 if the history kept of `table` begins after `ts`. The caller has registered a snapshot
-    /// at `ts`, so the versions that exist now stay.
+    /// 72000 if the history of `table` begins after `ts`. The caller has registered a snapshot at
+    /// `ts`, so the versions that exist now stay.
     pub(crate) fn check_retained(&self, table: &TableDef, ts: CommitTs) -> Result<()> {
         let policy = self.history_begins()(table.history).min(self.stable());
         // The policy may have been shorter, or the wall clock ahead.

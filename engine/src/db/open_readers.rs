@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
-/// All readers that may hold something.
+/// All readers that may hold a prepared range.
 #[derive(Default)]
 pub(crate) struct OpenReaders(Mutex<Registered>);
 
@@ -46,22 +46,22 @@ impl OpenReaders {
         }
     }
 
-    /// Readers that may hold something.
+    /// The number of readers that may hold a prepared range.
     #[cfg(test)]
     fn count(&self) -> usize {
         self.0.lock().readers.len()
     }
 }
 
-/// What one reader has prepared, if nobody has taken it away.
+/// What one reader has prepared; None after a release.
 pub(crate) struct Prepared<T: Send + 'static> {
     held: Arc<Mutex<Option<T>>>,
-    /// where it is registered; None: it holds nothing
+    /// the list with this reader's number in it; None: the reader holds nothing
     registered: Option<(Arc<OpenReaders>, u64)>,
 }
 
 impl<T: Send + 'static> Prepared<T> {
-    /// Of a reader that has nothing to read.
+    /// The state of a reader that has nothing to read.
     pub fn nothing() -> Self {
         Self {
             held: Arc::default(),
@@ -69,7 +69,7 @@ impl<T: Send + 'static> Prepared<T> {
         }
     }
 
-    /// Of a reader that is about to read.
+    /// The state of a reader that is about to read.
     pub fn new(readers: &Arc<OpenReaders>, prepared: T) -> Self {
         let held = Arc::new(Mutex::new(Some(prepared)));
         let holder: Arc<dyn Holder> = held.clone();
@@ -84,7 +84,7 @@ impl<T: Send + 'static> Prepared<T> {
         }
     }
 
-    /// The place of what is prepared, to be locked while the reader is at work.
+    /// The slot of the prepared range, to be locked while the reader is at work.
     pub fn place(&self) -> Arc<Mutex<Option<T>>> {
         self.held.clone()
     }

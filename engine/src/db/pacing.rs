@@ -1,11 +1,11 @@
 //! State of background checkpoints: failing, without effect, or working; and their pauses.
 //!
-//! * *Failing*: the device refuses something, or the disk is full. The pause grows up to
-//!   [`LONGEST_PAUSE`]; a success ends it, and so does a change of the catalog, which may be a DROP
+//! * *Failing*: the device refuses an operation, or the disk is full. The pause grows up to
+//!   [`LONGEST_PAUSE`]. A success ends it, and so does a change of the catalog, which may be a DROP
 //!   that frees space.
 //! * *In vain* (without effect): memory is short and no range could be merged, because open
 //!   transactions or snapshots keep the pending records. The pause grows up to
-//!   [`LONGEST_PAUSE_IN_VAIN`]; it ends when a snapshot that was open has gone, or when enough has
+//!   [`LONGEST_PAUSE_IN_VAIN`]. It ends when a snapshot that was open has ended, or when enough has
 //!   been committed to be merged. A checkpoint that the log's size requires is not delayed.
 //!
 //! Each change of state is reported once. `/health`, the metrics and `strandline_stats()` show the
@@ -20,16 +20,16 @@ use std::time::Duration;
 use strandline_base::{CommitTs, Error};
 use tracing::{info, warn};
 
-/// The first pause after a checkpoint that has failed or achieved nothing.
+/// The first pause after a checkpoint that failed or had no effect.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 
-/// The longest pause between checkpoints that fail.
+/// The longest pause between failing checkpoints.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// The longest pause between checkpoints that achieve nothing.
+/// The longest pause between checkpoints without effect.
 const LONGEST_PAUSE_IN_VAIN: Duration = Duration::from_secs(5);
 
-/// Commits of so much log, as a part of the tails' share, end a pause of checkpoints in vain.
+/// A pause of checkpoints without effect ends after so much log: the tails' share divided by this.
 const HELPFUL_PART: usize = 16;
 
 /// The state of background checkpoints.
@@ -42,9 +42,9 @@ pub(crate) struct Pacing {
 struct State {
     failures: Pauses,
     in_vain: Pauses,
-    /// of the last checkpoint
+    /// failure of the last checkpoint
     failure: Option<Error>,
-    /// the last checkpoint freed no memory though it is short
+    /// the last checkpoint freed no memory although it is short
     is_in_vain: bool,
     /// the newest catalog version at the last checkpoint
     catalog: CommitTs,
@@ -55,7 +55,7 @@ struct State {
 /// A checkpoint that has not failed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Success {
-    /// memory is short all the same, and nothing was merged
+    /// memory is still short, and nothing was merged
     pub is_in_vain: bool,
     /// the stable timestamp
     pub stable: CommitTs,
@@ -78,18 +78,18 @@ pub(crate) struct Moment {
     pub logged_bytes: u64,
     /// the tails' share
     pub tail_bytes: usize,
-    /// a log of so many bytes is not put off
+    /// a checkpoint is not delayed once the log has this many bytes
     pub checkpoint_wal_bytes: u64,
 }
 
-/// How background checkpoints go, for reports.
+/// The state of background checkpoints, for reports.
 #[derive(Clone, Debug)]
 pub(crate) struct PacingReport {
-    /// of the last checkpoint
+    /// failure of the last checkpoint
     pub failure: Option<Error>,
-    /// the last checkpoint freed no memory though it is short
+    /// the last checkpoint freed no memory although it is short
     pub is_in_vain: bool,
-    /// the length of the pause, zero if there is none
+    /// the length of the pause; zero if there is none
     pub pause_us: u64,
 }
 
@@ -110,7 +110,7 @@ impl Default for Pacing {
 }
 
 impl Pacing {
-    /// Notes that a checkpoint has not failed.
+    /// Records that a checkpoint has not failed.
     pub fn note_success(&self, success: &Success, now_us: u64) {
         let mut state = self.state.lock();
         events::background_work("checkpoints", state.failure.as_ref(), None);
@@ -133,8 +133,8 @@ impl Pacing {
         }
     }
 
-    /// Notes that checkpoints fail, and tells it if they did not before. `catalog`: the newest
-    /// version.
+    /// Records that a checkpoint has failed, and reports it if the one before had not. `catalog` is
+    /// the newest version.
     pub fn note_failure(&self, failure: &Error, catalog: CommitTs, now_us: u64) {
         let mut state = self.state.lock();
         events::background_work("checkpoints", state.failure.as_ref(), Some(failure));
@@ -143,7 +143,7 @@ impl Pacing {
         state.catalog = catalog;
     }
 
-    /// Whether no background checkpoint is to be made now.
+    /// Whether background checkpoints are paused now.
     pub fn is_pausing(&self, moment: &Moment) -> bool {
         let state = self.state.lock();
         if state.failure.is_some() {

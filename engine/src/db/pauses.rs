@@ -1,22 +1,22 @@
-//! Growing pauses between attempts of work that fails or achieves nothing.
+//! Growing pauses between attempts of work that fails or has no effect.
 //!
-//! The pause doubles with each attempt in vain, up to a bound. Callers give moments of the clock
-//! that never steps back; a moment before the pause's beginning ends it all the same.
+//! The pause doubles with each attempt in vain, up to a bound. Callers use a clock that never steps
+//! back. A time before the begin of the pause ends the pause nevertheless.
 
 use std::time::Duration;
 
-/// When work may be tried again.
+/// The state of the pauses before further attempts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pauses {
     first_us: u64,
     longest_us: u64,
-    /// zero: none
+    /// zero: no pause
     pause_us: u64,
     since_us: u64,
 }
 
 impl Pauses {
-    /// No pause yet; the first one takes `first`, none more than `longest`.
+    /// No pause yet. The first one will take `first`, and none more than `longest`.
     pub const fn new(first: Duration, longest: Duration) -> Self {
         Self {
             first_us: first.as_micros() as u64,
@@ -25,22 +25,22 @@ impl Pauses {
             since_us: 0,
         }
     }
-    /// An attempt at `now_us` was in vain.
+    /// Records that an attempt at `now_us` was in vain.
     pub fn grow(&mut self, now_us: u64) {
         let next_us = (self.pause_us * 2).max(self.first_us);
         self.pause_us = next_us.min(self.longest_us);
         self.since_us = now_us;
     }
-    /// The next attempt may be made at once, and the next pause is the first one.
+    /// Ends the pause; the next one is a first one again.
     pub fn reset(&mut self) {
         self.pause_us = 0;
     }
-    /// Whether no attempt may be made at `now_us`.
+    /// Whether attempts are paused at `now_us`.
     pub fn is_pausing(&self, now_us: u64) -> bool {
         let elapsed_us = now_us.checked_sub(self.since_us);
         elapsed_us.is_some_and(|elapsed_us| elapsed_us < self.pause_us)
     }
-    /// The length of the pause, in microseconds; zero if there is none.
+    /// The length of the pause in microseconds; zero if there is none.
     pub fn micros(&self) -> u64 {
         self.pause_us
     }

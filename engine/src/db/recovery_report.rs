@@ -1,24 +1,24 @@
 //! The work of opening a database. It is bounded by the log since the last checkpoint and by the
-//! records that had not been merged then \[L-Store §5.1.3\].
+//! records that were not merged then \[L-Store §5.1.3\].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Work done by recovery. All zero for a newly created database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
-    /// Bytes of log that were read, from the last checkpoint's position to the end.
+    /// Bytes of log read, from the last checkpoint's position to the end.
     pub log_bytes: u64,
-    /// Transactions in them.
+    /// Transactions in this log.
     pub log_records: u64,
     /// Row operations of commits after the checkpoint, applied again.
     pub row_operations: u64,
-    /// Ranges that the manifest lists, which take opening no more than their places in files.
+    /// Ranges listed in the manifest. Opening takes no more of them than their positions in files.
     pub ranges: u64,
-    /// Records of update runs that were put back into tails and insert ranges.
+    /// Records of update runs restored into tails and insert ranges.
     pub run_records: u64,
-    /// Threads that did so.
+    /// Threads that restored them.
     pub threads: u64,
-    /// How long it all took by the wall clock, in microseconds.
+    /// Duration by the wall clock, in microseconds.
     pub micros: u64,
 }
 
@@ -31,7 +31,7 @@ impl Restored {
     pub fn add(&self, records: u64) {
         self.0.fetch_add(records, Ordering::Relaxed);
     }
-    /// All that have been added.
+    /// The sum of all added numbers.
     pub fn count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

@@ -1,9 +1,9 @@
-//! Whether the space that is kept for freeing space is there: see `maintenance::reserve`.
+//! Whether the disk reserve for freeing space exists; see `maintenance::reserve`.
 
 use parking_lot::Mutex;
 use std::sync::atomic::AtomicBool;
 
-/// Whether the reserve is there.
+/// Whether the reserve exists.
 #[derive(Debug, Default)]
 pub(crate) struct Reserve {
     pub is_given_up: AtomicBool,

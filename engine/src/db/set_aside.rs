@@ -21,7 +21,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 pub(crate) enum Work {
     /// the merge of a range
     Merge(RangeNo),
-    /// the union of runs
+    /// merging runs into one
     UniteRuns,
     /// writing the records that are in no run
     WriteRecords,
@@ -47,9 +47,9 @@ impl fmt::Display for Work {
 #[derive(Debug, Default)]
 pub(crate) struct SetAside {
     entries: Mutex<BTreeMap<(StorageId, Work), Entry>>,
-    /// how many entries there are
+    /// the number of entries
     count: AtomicUsize,
-    /// memory of ranges that cannot be merged, when it was last looked at
+    /// bytes of ranges that cannot be merged, at the last check
     held_bytes: AtomicUsize,
 }
 
@@ -72,7 +72,7 @@ impl SetAside {
         self.entries.lock().get(&(storage, work)).cloned()
     }
 
-    /// Sets `work` aside; true if it was not before, or failed otherwise.
+    /// Sets `work` aside; returns true if it is new in the list, or failed with another error.
     pub fn fail(&self, storage: StorageId, work: Work, failure: &Error, now_us: u64) -> bool {
         let mut entries = self.entries.lock();
         let mut is_new = false;
@@ -90,7 +90,7 @@ impl SetAside {
         is_new
     }
 
-    /// `work` was done; whether it had been set aside.
+    /// Removes `work` after its success; returns whether it had been set aside.
     pub fn succeed(&self, storage: StorageId, work: Work) -> bool {
         if self.is_empty() {
             return false;
@@ -101,7 +101,7 @@ impl SetAside {
         was_there
     }
 
-    /// Forgets the work on storages that are not `live`.
+    /// Removes the work on storages that are not `live`.
     pub fn retain(&self, live: impl Fn(StorageId) -> bool) {
         let mut entries = self.entries.lock();
         entries.retain(|(storage, _), _| live(*storage));
@@ -114,11 +114,11 @@ impl SetAside {
         entries.map(|(key, entry)| (*key, entry.clone())).collect()
     }
 
-    /// Notes how many bytes of tails no merge can free.
+    /// Records the bytes of tails that no merge can free.
     pub fn note_held(&self, bytes: usize) {
         self.held_bytes.store(bytes, Ordering::Relaxed);
     }
-    /// Bytes of tails that no merge can free, when they were last looked at.
+    /// Bytes of tails that no merge can free, at the last check.
     pub fn held_bytes(&self) -> usize {
         self.held_bytes.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! Values that identity columns have given out: kind 6.
+//! Drawn values of identity columns: kind 6.
 
 use super::values::take_u32;
 use super::{Commit, Operation, OtherOperation, RedoKind, Restoration, Scope};
@@ -17,7 +17,7 @@ pub(super) const DRAW: RedoKind = RedoKind {
     },
 };
 
-/// An identity column has given out values up to this one.
+/// An identity column's last drawn value.
 #[derive(Debug)]
 struct Drawn {
     /// the table

@@ -20,7 +20,7 @@ pub(super) const LOAD: RedoKind = RedoKind {
 /// A loaded range.
 #[derive(Debug)]
 struct Load {
-    /// where
+    /// the storage
     storage: StorageId,
     /// its number and the range as JSON of `RangeEntry`
     range: Vec<u8>,

@@ -1,12 +1,13 @@
-//! The log record of a transaction: everything it did, as one unit, redo only \[L-Store §5.1.3\].
+//! The log record of a transaction: all its changes as one unit, redo only \[L-Store §5.1.3\].
 //!
-//! Byte-exact in `docs/format.md`. A record is a version byte, the commit timestamp (patched in
-//! under the log's lock) and operations, each with the byte of its kind first.
+//! `docs/format.md` has every byte. A record is a version byte, the commit timestamp (patched in
+//! under the log's lock) and operations. An operation begins with the byte of its kind.
 //!
-//! A kind of operation is a file of this room. It has the encoding, the scope (which reads and
-//! files the operation concerns), the replay and the name. [`KINDS`] lists it; no other place names
-//! it.
-//! Changes of rows are applied in batches, on several threads, each range by one of them. All other
+//! Each kind of operation is a file of this room. The file has the encoding, the scope (the reads
+//! and files that the operation concerns), the replay and the name. [`KINDS`] lists it; no other
+//! code names it.
+//!
+//! Changes of rows are applied in batches on several threads, each range by one thread. All other
 //! operations are applied alone, after the changes of rows that were logged before them. Values of
 //! identity columns do not concern rows and do not end a batch.
 
@@ -32,7 +33,7 @@ const TS_AT: std::ops::Range<usize> = 1..9;
 /// Bytes before the first operation.
 pub const HEADER_BYTES: usize = 9;
 
-/// Room for a small transaction's record.
+/// Initial capacity of a record, enough for a small transaction.
 const RECORD_BYTES: usize = 256;
 
 /// Starts a record's bytes.
@@ -65,7 +66,7 @@ pub(crate) struct RedoKind {
     pub tag: u8,
     /// name in the output of `inspect`
     pub name: &'static str,
-    /// reads an operation behind its tag; None: malformed
+    /// decodes an operation behind its tag; None: malformed
     pub decode: fn(&mut ByteReader<'_>) -> Option<Operation>,
 }
 
@@ -74,40 +75,39 @@ pub(crate) struct RedoKind {
 pub(crate) enum Operation {
     /// a change of one row
     Row(RowOperation),
-    /// anything else
+    /// any other operation
     Other(Box<dyn OtherOperation>),
 }
 
 /// An operation that is not a change of one row.
 pub(crate) trait OtherOperation: Debug + Send + Sync {
-    /// The objects that it concerns.
+    /// The objects that the operation concerns.
     fn scope(&self) -> Scope;
-    /// Whether a transaction that does only this frees space: it is accepted on a full disk.
+    /// Whether a transaction with only this operation frees space, and is accepted on a full disk.
     fn frees_space(&self) -> bool;
-    /// Applies the operation again. All operations logged before it that it depends on are
-    /// restored.
+    /// Applies the operation again. Earlier operations that it depends on have been restored.
     fn restore(&self, commit: &Commit<'_>, database: &mut Restoration) -> Result<()>;
 }
 
-/// The objects that an operation concerns: they decide which reads it may contradict, and whether
-/// files have it already.
+/// The objects that an operation concerns. They determine which reads it may contradict, and
+/// whether files already have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// one row
     Row(StorageId, RowId),
     /// many rows of a storage
     Storage(StorageId),
-    /// the catalog; restored before all else of its transaction, whose rows it holds for
+    /// the catalog; restored first, since the rows of its transaction depend on it
     Definitions,
-    /// values that identity columns have given out
+    /// drawn values of identity columns
     Identities,
 }
 
-/// The transaction that an operation is of, while it is restored.
+/// The transaction of an operation that is being restored.
 pub(crate) struct Commit<'a> {
-    /// when it committed
+    /// its commit timestamp
     pub ts: CommitTs,
-    /// where its record is, for errors
+    /// the position of its record, for errors
     pub place: &'a str,
 }
 
@@ -121,7 +121,7 @@ pub(crate) struct Redo {
 }
 
 impl Operation {
-    /// The objects that it concerns.
+    /// The objects that the operation concerns.
     pub fn scope(&self) -> Scope {
         match self {
             Self::Row(row) => Scope::Row(row.storage, row.row),
@@ -129,7 +129,7 @@ impl Operation {
         }
     }
 
-    /// Whether it frees space.
+    /// Whether the operation frees space.
     pub fn frees_space(&self) -> bool {
         match self {
             Self::Row(row) => row.frees_space(),

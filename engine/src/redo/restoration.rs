@@ -11,26 +11,26 @@ use strandline_base::{RangeNo, Result, StorageId};
 use strandline_storage::file::data_file::DataFile;
 use strandline_tail::schema::StorageSchema;
 
-/// See the module's documentation.
+/// The database during recovery; see the module's documentation.
 pub(crate) struct Restoration {
     /// state shared by all storages
     pub shared: Shared,
     /// the storages
     pub stores: BTreeMap<StorageId, Arc<Store>>,
-    /// chunk files that ranges lie in
+    /// chunk files that have ranges
     pub files: BTreeMap<u64, Arc<DataFile>>,
     /// the counters of identity columns
     pub identities: Identities,
     /// catalog versions, oldest first
     pub catalogs: Vec<Version>,
-    /// the columns of each storage, as the manifest has them
+    /// the columns of each storage in the manifest
     columns: BTreeMap<StorageId, Arc<StorageSchema>>,
-    /// storages that only catalogs of the past name
+    /// storages that only old catalog versions have
     forgotten: BTreeSet<StorageId>,
 }
 
 impl Restoration {
-    /// The definitions and counters that the manifest has, with empty storages.
+    /// The definitions and counters of the manifest, with empty storages.
     pub fn new(shared: Shared, state: &ManifestState) -> Self {
         let columns = state.storages.iter();
         let columns = columns.map(|(id, s)| (*id, StorageSchema::new(s.columns.clone())));
@@ -56,8 +56,8 @@ impl Restoration {
         restoration
     }
 
-    /// Storages of the tables that are new or changed in a catalog version; later versions have at
-    /// least the columns of earlier ones.
+    /// Creates the storages of tables that are new or changed in a catalog version. Later versions
+    /// have at least the columns of earlier ones.
     pub fn adopt<'a>(&mut self, tables: impl Iterator<Item = &'a Arc<TableDef>>) {
         for table in tables {
             match self.stores.get(&table.storage) {
@@ -75,7 +75,8 @@ impl Restoration {
                         store.rows().set_schema(grown);
                     }
                     for key in &table.keys {
-                        // One with equal NULLs has entries that others lack: it is filled later.
+                        // An index where NULLs are equal has entries that others lack; it is filled
+                        // later.
                         let nulls = StoredIndex::has_equal_nulls(&table.keys, &key.columns);
                         let known = store.key(&key.columns);
                         if known.is_none_or(|known| nulls && !known.enters_nulls()) {
@@ -87,7 +88,7 @@ impl Restoration {
         }
     }
 
-    /// Makes a range of chunks, whose files are opened when they are read.
+    /// Creates a range from chunks, whose files are opened when they are read.
     pub fn restore_base(&mut self, store: &Store, no: RangeNo, entry: &RangeEntry) -> Result<()> {
         let (known, files) = (&mut self.files, &self.shared.files);
         store.restore_base(&entry.based(no), &mut |id| {

@@ -26,7 +26,7 @@ pub(super) const DELETE: RedoKind = RedoKind {
 /// A logged change of one row.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RowOperation {
-    /// where
+    /// the storage
     pub storage: StorageId,
     /// its row id
     pub row: RowId,
@@ -35,13 +35,12 @@ pub(crate) struct RowOperation {
 }
 
 impl RowOperation {
-    /// Whether it frees space.
+    /// Whether the operation frees space.
     pub fn frees_space(&self) -> bool {
         self.change == RowChange::Delete
     }
 
-    /// Applies a change that was committed at `ts` to `store`. Changes that base contains are
-    /// skipped.
+    /// Applies a change that was committed at `ts` to `store`. Skips changes that base contains.
     pub fn restore(&self, store: &Store, ts: CommitTs) -> Result<()> {
         store
             .restore(self.row, &self.change, ts, RestoredFrom::Log)
@@ -60,7 +59,7 @@ pub fn put_insert<'a>(
     put_values(out, values);
 }
 
-/// Appends a change of a row; nothing for a lock.
+/// Appends a change of a row; a lock appends nothing.
 pub fn put_change(out: &mut Vec<u8>, storage: StorageId, row: RowId, change: Change<'_>) {
     match change {
         Change::Update(set) => {

@@ -1,4 +1,4 @@
-//! Values in log records: each carries its type, so that a record can be read without the catalog.
+//! Values in log records. Each has its type, so that a record can be read without the catalog.
 
 use strandline_base::bytes::{ByteReader, PutBytes, unzigzag, zigzag};
 use strandline_base::{ColumnId, Interval, Value};

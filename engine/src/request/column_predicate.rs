@@ -3,10 +3,10 @@
 use std::cmp::Ordering::{self, Equal, Greater, Less};
 use strandline_base::{ColumnId, Value};
 
-/// The smallest and the largest value, or something below and above; None: not known.
+/// The smallest and the largest value, or bounds below and above them; None: unknown.
 type Bounds<'b> = (&'b Option<Value>, &'b Option<Value>);
 
-/// `column op value`; a NULL column never satisfies it.
+/// `column op value`; never true for a NULL column.
 #[derive(Clone, Debug)]
 pub struct ColumnPredicate {
     /// the column
@@ -35,7 +35,7 @@ pub enum CompareOp {
 impl ColumnPredicate {
     /// Whether some row of a block with these bounds may satisfy the predicate.
     pub(crate) fn may_hold(&self, bounds: Bounds<'_>) -> bool {
-        // No bound, or one that does not compare: leave it to the filter.
+        // Without a bound, or with one that cannot be compared, the filter must decide.
         let (min, max) = self.order(bounds);
         match self.op {
             CompareOp::Eq => min != Some(Greater) && max != Some(Less),
@@ -58,7 +58,7 @@ impl ColumnPredicate {
         }
     }
 
-    /// How the bounds compare with the value; None: not known.
+    /// The order of the bounds and the value; None: unknown.
     fn order(&self, (min, max): Bounds<'_>) -> (Option<Ordering>, Option<Ordering>) {
         let order = |bound: &Option<Value>| bound.as_ref()?.compare(&self.value);
         (order(min), order(max))

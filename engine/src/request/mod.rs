@@ -1,6 +1,6 @@
-//! The request of a scan: the columns, and the conditions that its rows fulfil.
+//! The request of a scan: its columns, and the conditions on its rows.
 //!
-//! A transaction that is serializable keeps the requests of its scans, to repeat them at commit.
+//! A serializable transaction keeps the requests of its scans and repeats them at commit.
 
 mod column_predicate;
 
@@ -15,7 +15,7 @@ use strandline_base::{ColumnId, Result};
 pub struct ScanRequest {
     /// Columns in output order.
     pub columns: Vec<ColumnId>,
-    /// Adds a last column `_rowid` (UInt64).
+    /// Adds `_rowid` (UInt64) as the last column.
     pub with_row_id: bool,
     /// Conjuncts that prune ranges and blocks by min/max; not applied to rows.
     pub prune: Vec<ColumnPredicate>,
@@ -25,22 +25,21 @@ pub struct ScanRequest {
 
 /// A predicate over some columns of the table, evaluated inside the scan.
 pub trait RowFilter: Send + Sync {
-    /// The columns it reads.
+    /// The columns that the predicate reads.
     fn columns(&self) -> &[ColumnId];
-    /// `batch` has exactly those columns, in that order. NULL counts as false.
+    /// Evaluates `batch`, which has exactly these columns in this order. NULL counts as false.
     fn evaluate(&self, batch: &RecordBatch) -> Result<BooleanArray>;
-    /// Whether evaluation per row is so expensive that rows which other filters reject should be
-    /// removed first.
+    /// Whether evaluation per row is so expensive that other filters should remove rows first.
     fn is_costly(&self) -> bool {
         false
     }
-    /// The comparison that this filter consists of, if it is a single comparison: the column's
-    /// bounds may then show that every row passes.
+    /// The comparison, if the filter is a single comparison. The column's bounds may then prove
+    /// that every row passes.
     fn comparison(&self) -> Option<&ColumnPredicate> {
         None
     }
     /// Whether the filter selects the same rows at every evaluation. False if it depends on values
-    /// that a query finds while it runs.
+    /// that a query computes while it runs.
     fn is_fixed(&self) -> bool {
         true
     }

@@ -20,9 +20,9 @@ struct RowVersion {
 }
 
 impl Statement {
-    /// All versions within the retention of the row(s) that have or had `key` (primary key).
-    /// Columns: every column of the table, then `valid_from`, `valid_to` (timestamptz; NULL = still
-    /// valid), oldest first.
+    /// All versions, within the retention, of the rows that have or had the primary key `key`,
+    /// oldest first. The result has every column of the table, then `valid_from` and `valid_to`
+    /// (timestamptz; NULL = still valid).
     pub fn history(&self, table: &Arc<TableDef>, key: &[Value]) -> Result<RecordBatch> {
         let primary = table.primary_key().ok_or_else(|| {
             Error::invalid(
@@ -46,7 +46,7 @@ impl Statement {
         let db = self.transaction().db();
         let from = db.horizon(table, &store);
         let hold = db.txns().hold_history(from, self.snapshot_ts());
-        // What was given up before the hold is not asked for.
+        // Versions dropped before the hold are left out.
         let oldest = db.horizon(table, &store);
         let mut versions = Vec::new();
         let index = key_index(&store, &primary.columns)?;

@@ -1,8 +1,8 @@
 //! Scans for the query engine: ranges as work units, filters inside, Arrow batches out.
 //!
 //! A unit is prepared when it is opened, and again if a checkpoint has released it between two
-//! batches (see `db::open_readers`). Which blocks are read and which filters are evaluated is
-//! decided once: both follow from the snapshot's rows, which do not change.
+//! batches (see `db::open_readers`). The blocks to read and the filters to evaluate are determined
+//! once: both follow from the snapshot's rows, which do not change.
 
 mod history_query;
 mod relaxed;
@@ -34,19 +34,19 @@ use strandline_txn::{SnapshotGuard, StartWord, Visibility};
 pub struct ScanMetrics {
     /// ranges of the table
     pub ranges_total: AtomicU64,
-    /// ranges not read thanks to min/max
+    /// ranges not read because of min/max
     pub ranges_pruned: AtomicU64,
-    /// blocks not looked at thanks to min/max
+    /// blocks not examined because of min/max
     pub blocks_pruned: AtomicU64,
     /// work on the ranges' columns
     pub columns: Arc<ScanCounters>,
-    /// slots looked at
+    /// slots examined
     pub rows_scanned: AtomicU64,
-    /// rows handed out
+    /// rows returned
     pub rows_returned: AtomicU64,
 }
 
-/// A range, and the base that is enough to read if the range still has it.
+/// A range, and the base that suffices for a read if the range still has it.
 type ScanRange = (StoredRange, Option<MergedBase>);
 
 /// A running scan: a list of work units (ranges) that any thread may take.
@@ -61,9 +61,9 @@ pub struct TableScan {
     ranges: Vec<ScanRange>,
     metrics: ScanMetrics,
     statement: Arc<Transaction>,
-    /// how many parts have been read
+    /// number of parts read so far
     parts: AtomicUsize,
-    /// so many bytes of rows make a batch, however few rows they are
+    /// a batch ends after this many bytes of rows, even if the rows are few
     batch_bytes: usize,
 }
 
@@ -80,8 +80,9 @@ impl Statement {
         self.scan_at(table, snapshot, *self.visibility(), request, ranges)
     }
 
-    /// A scan AS OF `ts`, which is at most the stable timestamp (later waits; in the future is an
-    /// error; older than the retention is 72000). `table` is the definition at that moment.
+    /// A scan AS OF `ts`, at most the stable timestamp. (The scan waits for a later one; a
+    /// timestamp in the future is an error, and one older than the retention is 72000.) `table` is
+    /// the definition at that moment.
     pub fn scan_as_of(
         &self,
         table: &Arc<TableDef>,
@@ -91,7 +92,7 @@ impl Statement {
         let db = self.transaction().db();
         let cancelled = || self.transaction().is_cancelled();
         let snapshot = db.txns().snapshot_at(ts, &cancelled)?;
-        // Only from here on nothing of that moment is dropped any more.
+        // From here on no version of that moment can be dropped.
         db.check_retained(table, ts)?;
         let visibility = Visibility {
             ts,
@@ -152,7 +153,7 @@ impl TableScan {
     pub fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }
-    /// How many units there are.
+    /// The number of units.
     pub fn units(&self) -> usize {
         self.ranges.len()
     }
@@ -160,13 +161,13 @@ impl TableScan {
     pub fn metrics(&self) -> &ScanMetrics {
         &self.metrics
     }
-    /// An estimate of the rows that will come, for the optimizer and progress bars.
+    /// An estimate of the number of rows, for the optimizer and progress bars.
     pub fn estimated_rows(&self) -> u64 {
         let live_rows = |range: &StoredRange| u64::from(range.summary().live_rows());
         self.ranges.iter().map(|(range, _)| live_rows(range)).sum()
     }
-    /// Whether opening unit `unit` stays in memory: the bounds are there that it is pruned by, and
-    /// the rows' metadata if that is needed.
+    /// Whether opening unit `unit` reads no files: the bounds that prune it are in memory, and so
+    /// is the rows' metadata, if it is needed.
     pub fn opens_in_memory(&self, unit: usize) -> bool {
         let (range, _) = &self.ranges[unit];
         let pruning = self.request.prune.iter().map(|predicate| predicate.column);
@@ -182,13 +183,13 @@ impl TableScan {
             .read_range(range, merged, visibility, columns, counters)
     }
 
-    /// Reads unit `unit` (below `units()`), all its batches, in row-id order.
+    /// Reads all batches of unit `unit` (below `units()`), in row-id order.
     pub fn read_unit(self: &Arc<Self>, unit: usize) -> Result<Vec<RecordBatch>> {
         let mut reader = self.open_unit(unit)?;
         std::iter::from_fn(|| reader.next_batch().transpose()).collect()
     }
 
-    /// Prunes by the range's bounds, then by the blocks': which blocks may have rows.
+    /// Prunes by the range's bounds, then by the blocks'; returns which blocks may have rows.
     fn blocks_to_read(&self, snapshot: &RangeSnapshot) -> Result<Vec<bool>> {
         let mut keep = vec![true; snapshot.rows().div_ceil(BLOCK_ROWS)];
         for predicate in &self.request.prune {
@@ -216,7 +217,7 @@ impl TableScan {
         Ok(keep)
     }
 
-    /// The filters that the range's bounds do not show to select every row.
+    /// The filters for which the range's bounds do not prove that they select every row.
     fn open_filters(&self, snapshot: &RangeSnapshot) -> Result<Vec<Arc<dyn RowFilter>>> {
         let mut open = Vec::with_capacity(self.request.filters.len());
         for filter in &self.request.filters {
@@ -227,7 +228,7 @@ impl TableScan {
         Ok(open)
     }
 
-    /// Whether the range's bounds show that `filter` selects every row.
+    /// Whether the range's bounds prove that `filter` selects every row.
     fn selects_all(&self, filter: &dyn RowFilter, snapshot: &RangeSnapshot) -> Result<bool> {
         let Some(comparison) = filter.comparison() else {
             return Ok(false);
@@ -253,7 +254,7 @@ impl TableScan {
         selection: &mut Option<BooleanArray>,
     ) -> Result<()> {
         let rows = part.span().len();
-        // Which rows to evaluate; None: all.
+        // The rows to evaluate; None: all.
         let sparse = selection
             .as_ref()
             .filter(|s| filter.is_costly() && s.true_count() * 4 < rows * 3)
@@ -301,7 +302,7 @@ fn spread(selection: &BooleanArray, mask: &BooleanArray) -> BooleanArray {
     BooleanArray::new(rows.finish(), None)
 }
 
-/// Keeps the selected rows of `columns`, of which there are `rows`; how many are left.
+/// Keeps the selected ones of the `rows` rows of `columns`; returns their number.
 fn select(columns: &mut [ArrayRef], rows: usize, selection: Option<BooleanArray>) -> Result<usize> {
     let Some(selection) = selection.filter(|s| s.true_count() < rows) else {
         return Ok(rows);

@@ -1,22 +1,24 @@
-//! Reads at the newest moment that needs no tail: a query that may be a little out of date reads
+//! Reads at the newest moment that needs no tails: a query that may be slightly out of date reads
 //! base chunks only.
 //!
-//! A range's base alone is right for the moments from the last commit it holds up to the first that
-//! it does not hold. The moment chosen is the newest that is right for every range of every table
-//! of the query, so they are consistent with each other. A range whose base is unchanged since the
+//! A range's base alone is correct from its last commit up to the first commit that it does not
+//! have. The chosen moment is the newest that is correct for every range of every table of the
+//! query, so the tables are consistent with each other. A range whose base is unchanged since the
 //! search is read without its tails. A range that has been merged since is read like by any
-//! snapshot of the past. The query keeps weak references to bases: a strong reference would keep
-//! every page that later merges retire for as long as the client reads.
+//! snapshot of the past.
 //!
-//! Invariant: the stable timestamp is read before the versions, so all commits at or before the
-//! moment are in them; and the moment is registered as a snapshot before the check that no version
-//! it sees has been dropped.
+//! The query keeps weak references to bases. A strong reference would keep every page that later
+//! merges retire, for as long as the client reads.
+//!
+//! Invariant: the stable timestamp is read before the versions, so they have all commits at or
+//! before the moment. The moment is registered as a snapshot before the check that no version it
+//! sees has been dropped.
 //!
 //! Differences from the paper \[L-Store §4.1.3\]: there merges agree on a moment and take only the
 //! commits before it, and a query consolidates the tails of ranges that are not merged up to it.
-//! Here merges agree on nothing: each range is merged up to the stable timestamp of its checkpoint,
-//! and the query looks for a moment that all have. If there is none within `max_staleness`, it
-//! reads the present with the tails.
+//! Here merges do not agree: each range is merged up to the stable timestamp of its checkpoint, and
+//! the query looks for a moment common to all. If there is none within `max_staleness`, it reads
+//! the present with the tails.
 
 use crate::catalog::TableDef;
 use crate::statement::Statement;
@@ -29,7 +31,7 @@ use strandline_txn::{StartWord, Visibility};
 pub enum Relaxed {
     /// a statement of the same transaction that reads at an older moment
     Older(Arc<Statement>),
-    /// everything is merged at the statement's own snapshot
+    /// all ranges are merged at the statement's own snapshot
     Newest,
     /// no moment since the given one is merged in all tables, or its versions are not kept
     Unmerged,
@@ -43,7 +45,7 @@ impl Statement {
     pub fn relaxed(&self, tables: &[Arc<TableDef>], floor: CommitTs) -> Result<Relaxed> {
         let db = self.transaction().db();
         let mut ranges = BaseOnlyRanges::new();
-        // A speculative snapshot is ahead of what has finished.
+        // A speculative snapshot may be ahead of the finished commits.
         let finished = db.stable().min(self.snapshot_ts());
         let (mut from, mut newest) = (floor, finished);
         for table in tables {
@@ -71,7 +73,7 @@ impl Statement {
         let transaction = self.transaction();
         let db = transaction.db();
         let snapshot = db.txns().snapshot(Some(moment))?;
-        // Only from here on nothing of that moment is dropped any more.
+        // From here on no version of that moment can be dropped.
         for table in tables {
             if db.store(table.storage)?.kept_from() > moment {
                 return Ok(Relaxed::Unmerged);

@@ -6,7 +6,7 @@ use crate::store::TableStatistics;
 use strandline_base::Result;
 
 impl Db {
-    /// Rows (an estimate) and bounds of the columns, as far as they are in memory; see
+    /// An estimate of the rows, and bounds of the columns as far as they are in memory; see
     /// [`TableStatistics`].
     pub fn statistics(&self, table: &TableDef) -> TableStatistics {
         match self.any_store(table.storage) {
@@ -24,7 +24,7 @@ impl Db {
     pub fn device_bytes(&self) -> Result<u64> {
         let mut bytes = 0;
         for name in self.device().list()? {
-            // A file may go meanwhile.
+            // A file may be removed in the meantime.
             if let Ok(file) = self.device().open(&name) {
                 bytes += file.len()?;
             }

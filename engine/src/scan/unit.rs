@@ -10,24 +10,24 @@ use std::sync::atomic::Ordering;
 use strandline_base::{BLOCK_ROWS, Error, Result, RowId};
 use strandline_column::row_bytes::batch_bytes;
 
-/// Blocks read together: their decoded form stays in the processor's cache until it is used.
+/// Blocks read together; few, so that their decoded form stays in the processor's cache.
 const PART_BLOCKS: usize = 4;
 
-/// The first parts of a scan are single blocks, given out alone: a cursor that stays at its first
-/// rows holds little, and LIMIT reads little.
+/// The first parts of a scan are single blocks, returned alone. A cursor that stays at its first
+/// rows then holds little, and LIMIT reads little.
 const SINGLE_BLOCKS: usize = 8;
 
-/// Batches of fewer rows, as filters leave them, are put together.
+/// Batches with fewer rows, as filters leave them, are combined.
 const BATCH_ROWS_MIN: usize = 8192;
 
-/// One unit of a scan at work.
+/// A reader of one unit of a scan.
 pub struct UnitReader {
     scan: Arc<TableScan>,
     unit: usize,
     prepared: Prepared<RangeSnapshot>,
     /// by block: whether to read it
     keep: Vec<bool>,
-    /// the scan's filters that are not decided yet
+    /// the scan's filters that must be evaluated for this unit
     filters: Vec<Arc<dyn RowFilter>>,
     next_block: usize,
 }
@@ -65,7 +65,7 @@ impl TableScan {
 }
 
 impl UnitReader {
-    /// Whether reading the rows stays in memory.
+    /// Whether reading the rows reads no files.
     pub fn is_resident(&self) -> bool {
         let place = self.prepared.place();
         let prepared = place.lock();
@@ -77,7 +77,7 @@ impl UnitReader {
         columns.all(|column| snapshot.is_resident(*column))
     }
 
-    /// Whether there is nothing to read in the unit, or nothing any more.
+    /// Whether the unit has no further rows to read.
     pub fn is_at_end(&self) -> bool {
         let rest = self.keep.get(self.next_block..);
         rest.is_none_or(|rest| !rest.contains(&true))
@@ -94,7 +94,7 @@ impl UnitReader {
             Some(snapshot) => snapshot,
             taken => taken.insert(self.scan.prepare(self.unit)?),
         };
-        // Several, if they are too small to be handed out alone.
+        // Combine several parts if they are too small to be returned alone.
         let (mut batches, mut rows, mut bytes) = (Vec::new(), 0, 0);
         let least = match self.scan.parts.load(Ordering::Relaxed) < SINGLE_BLOCKS {
             true => 1,
@@ -104,7 +104,7 @@ impl UnitReader {
             let Some(blocks) = self.next_blocks(snapshot)? else {
                 break;
             };
-            // A range without any row that a snapshot sees may have lost all its slots.
+            // A range without any row that is visible to a snapshot may have lost all its slots.
             let first = snapshot.rows().min(blocks.start * BLOCK_ROWS);
             let span = first..snapshot.rows().min(blocks.end * BLOCK_ROWS);
             let batch = self.read(snapshot, span)?;
@@ -181,7 +181,7 @@ impl UnitReader {
             output.push(Arc::new(UInt64Array::from_iter_values(ids)));
         }
         let rows = select(&mut output, span.len(), selection)?;
-        // Only now: slots without a visible row may be NULL in a NOT NULL column.
+        // Build the batch last: slots without a visible row may be NULL in a NOT NULL column.
         batch_of(scan.schema.clone(), output, rows)
     }
 }

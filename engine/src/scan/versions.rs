@@ -1,10 +1,11 @@
 //! All versions of all rows of a table in an interval of time, for `FOR SYSTEM_TIME FROM … TO` and
 //! `BETWEEN … AND`.
 //!
-//! The columns are those of the present definition. A TRUNCATE in the interval has left the rows
-//! before it in another storage: the scan reads each storage for the time it was the table's.
+//! The columns are those of the present definition. A TRUNCATE in the interval leaves the rows
+//! before it in another storage. The scan reads each storage for the time in which it was the
+//! table's.
 //!
-//! A unit is prepared as one of a scan is (see `db::open_readers`).
+//! A unit is prepared like a scan's unit (see `db::open_readers`).
 
 use crate::catalog::column_of;
 use crate::catalog::versions::Version;
@@ -25,34 +26,34 @@ use strandline_txn::{HistoryHold, SnapshotGuard};
 /// A column of a scan of versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionColumn {
-    /// one of the table
+    /// a column of the table
     Stored(ColumnId),
-    /// when the version began
+    /// the begin of the version
     ValidFrom,
-    /// when it ended; NULL: it had not by the snapshot
+    /// the end of the version; NULL: still valid at the snapshot
     ValidTo,
 }
 
 impl VersionColumn {
-    /// The names of the last two.
+    /// The names of the two time columns.
     pub const TIMES: [(&'static str, Self); 2] =
         [("valid_from", Self::ValidFrom), ("valid_to", Self::ValidTo)];
 }
 
-/// Where the values of a stored column come from.
+/// The source of a stored column's values.
 enum ColumnSource {
-    /// so many columns into what is read of the ranges
+    /// index into the columns read from the ranges
     Read(usize),
     /// the storage never had the column
     Missing(SqlType, Value),
     Time(VersionColumn),
 }
 
-/// The ranges of one storage, for as long as it was the table's.
+/// The ranges of one storage, for the time in which it was the table's.
 struct Segment {
     store: Arc<Store>,
     interval: VersionInterval,
-    /// when another storage took its place
+    /// when another storage replaced it
     end: Option<CommitTs>,
     columns: Arc<[ColumnId]>,
     places: Vec<ColumnSource>,
@@ -64,16 +65,16 @@ pub struct VersionScan {
     _snapshots: [SnapshotGuard; 2],
     _hold: HistoryHold,
     segments: Vec<Segment>,
-    /// segment and range
+    /// segment and range of each unit
     units: Vec<(usize, StoredRange)>,
     schema: SchemaRef,
 }
 
 impl Statement {
     /// A scan of the versions of `table`'s rows that are valid at some moment from `from` to
-    /// `through`, both inclusive. Versions that this statement's snapshot (or `as_of`, if that is
-    /// earlier) does not see are left out, and so are changes of its own transaction. `from` older
-    /// than the retention is 72000.
+    /// `through`, both inclusive. It leaves out versions that are later than this statement's
+    /// snapshot (or than `as_of`, if that is earlier), and changes of its own transaction. A `from`
+    /// older than the retention is 72000.
     pub fn scan_versions(
         &self,
         table: &TableDef,
@@ -86,7 +87,7 @@ impl Statement {
             columns: table.columns.iter().map(|column| column.id).collect(),
             ..ScanRequest::default()
         };
-        // Versions that end by the snapshot do not change, but later ones may come.
+        // Versions that end by the snapshot do not change, but later ones may be added.
         self.transaction().note_scan(table, &request, true)?;
         let seen = as_of.unwrap_or(CommitTs::MAX).min(self.snapshot_ts());
         let is_empty = from > through;
@@ -97,7 +98,7 @@ impl Statement {
             db.txns().snapshot_at(seen, &cancelled)?,
         ];
         let hold = db.txns().hold_history(from, seen);
-        // Only from here on nothing since that moment is dropped any more.
+        // From here on no version since that moment can be dropped.
         db.check_retained(table, from)?;
         let interval = VersionInterval {
             from,
@@ -130,8 +131,8 @@ impl Statement {
     }
 }
 
-/// The definitions under which `table` had its storages, oldest first, each with the time from
-/// which and to which the storage was its own.
+/// The definitions of `table` with each of its storages, oldest first, with the begin and the end
+/// of the time in which it had the storage.
 fn storages_of(
     table: &TableDef,
     catalogs: &[Version],
@@ -152,7 +153,7 @@ fn storages_of(
     found
 }
 
-/// The columns, which may all be NULL: older versions may be from before a NOT NULL.
+/// The columns, all of which may be NULL, since versions may be older than a NOT NULL.
 fn schema_of(table: &TableDef, columns: &[VersionColumn]) -> Result<Schema> {
     let mut fields = Vec::with_capacity(columns.len());
     for column in columns {
@@ -169,8 +170,8 @@ fn schema_of(table: &TableDef, columns: &[VersionColumn]) -> Result<Schema> {
     Ok(Schema::new(fields))
 }
 
-/// The column that `wanted`, a column of the present definition, was in an older one of another
-/// storage: a TRUNCATE that restarts an identity gives its column a new id.
+/// The column of an older storage's definition that corresponds to `wanted`, a column of the
+/// present one. A TRUNCATE that restarts an identity gives its column a new id.
 fn counterpart<'a>(def: &'a TableDef, wanted: &ColumnDef) -> Option<&'a ColumnDef> {
     let found = def.column_by_id(wanted.id);
     let found = found.or_else(|| def.column(&wanted.name).filter(|c| c.identity.is_some()));
@@ -248,7 +249,7 @@ impl VersionScan {
         self.schema.clone()
     }
 
-    /// How many units there are.
+    /// The number of units.
     pub fn units(&self) -> usize {
         self.units.len()
     }
@@ -276,11 +277,11 @@ impl VersionScan {
     }
 }
 
-/// One unit of a scan of versions at work.
+/// A reader of one unit of a scan of versions.
 pub struct VersionReader {
     scan: Arc<VersionScan>,
     unit: usize,
-    /// the first slot whose versions have not been given out
+    /// the first slot whose versions have not been returned
     next_row: usize,
     prepared: Prepared<RangeVersions>,
 }

@@ -1,5 +1,5 @@
-//! The options of a transaction that may change while it runs. A change holds for the waits and the
-//! commit that begin after it.
+//! The options of a transaction that may change while it runs. A change applies to waits and
+//! commits that begin after it.
 
 use super::Transaction;
 use crate::settings::{ConflictPolicy, TxnOptions};
@@ -9,17 +9,17 @@ use std::time::Duration;
 /// `lock_timeout_ns` without a limit.
 const FOR_EVER: u64 = u64::MAX;
 
-/// See the module's documentation.
+/// The options; see the module's documentation.
 #[derive(Debug)]
 pub(super) struct Adjustable {
     synchronous_commit: AtomicBool,
-    /// conflicts abort at once
+    /// conflicts fail at once
     aborts: AtomicBool,
     lock_timeout_ns: AtomicU64,
 }
 
 impl Adjustable {
-    /// As a transaction begins.
+    /// The options with which a transaction begins.
     pub fn of(options: &TxnOptions) -> Self {
         let adjustable = Self {
             synchronous_commit: AtomicBool::default(),
@@ -52,7 +52,7 @@ impl Adjustable {
 }
 
 impl Transaction {
-    /// From now on it commits, and meets others, in this way.
+    /// Changes the options from now on.
     pub fn adjust(
         &self,
         synchronous_commit: bool,
@@ -62,18 +62,18 @@ impl Transaction {
         self.adjustable
             .set(synchronous_commit, conflicts, lock_timeout);
     }
-    /// Whether its commit waits until it is durable.
+    /// Whether the commit waits until it is durable.
     pub fn synchronous_commit(&self) -> bool {
         self.adjustable.synchronous_commit.load(Ordering::Relaxed)
     }
-    /// Its behaviour at another transaction's uncommitted change.
+    /// The behaviour at another transaction's uncommitted change.
     pub fn conflicts(&self) -> ConflictPolicy {
         match self.adjustable.aborts.load(Ordering::Relaxed) {
             true => ConflictPolicy::Abort,
             false => ConflictPolicy::Wait,
         }
     }
-    /// How long it waits for another transaction; None: for ever.
+    /// The time that a wait for another transaction may take; None: unlimited.
     pub(super) fn lock_timeout(&self) -> Option<Duration> {
         match self.adjustable.lock_timeout_ns.load(Ordering::Relaxed) {
             FOR_EVER => None,

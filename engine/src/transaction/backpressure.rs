@@ -1,34 +1,35 @@
-//! Backpressure: how writers share the memory of tails when it runs short or is used up.
+//! Backpressure: how writers share the memory of tails when it is short or used up.
 //!
-//! Bytes of open transactions are freed only by these transactions: *open bytes*. Committed bytes
+//! Bytes of open transactions (*open bytes*) are freed only by these transactions. Committed bytes
 //! are freed by the next merge. A checkpoint helps only with committed bytes, so only they slow
 //! writers down.
 //!
 //! 1. Up to half of the limit ([`Db::tail_limit`]) no writer waits. The check is one load.
 //! 2. Above it a writer pauses for every byte that it has written since its last pause
-//!    ([`pause_us`]): the time per byte grows with the fourth power of the fill, and falls with the
+//!    ([`pause_us`]). The time per byte grows with the fourth power of the fill, and falls with the
 //!    part of the memory that open transactions hold. If a merge can free less than an eighth of
-//!    the limit no writer pauses. So writers of large rows wait, writers of a counter hardly wait,
+//!    the limit, no writer pauses. So writers of large rows wait, writers of a counter hardly wait,
 //!    and a statement that fills the memory alone runs at full speed.
-//! 3. Above the limit a transaction that holds less than [`SMALL_BYTES`] goes on as in 2, into a
-//!    reserve of an eighth of the limit. Others wait for a checkpoint that began after them, unless
-//!    it would free less than an eighth of the limit.
-//! 4. If memory is still short, the transaction that holds the most is refused, with 53200; others
-//!    go on into the reserve. Once the reserve is used up every writer is refused. A refused
+//! 3. Above the limit a transaction that holds less than [`SMALL_BYTES`] continues as in 2, into a
+//!    reserve of an eighth of the limit. Others wait for a checkpoint that began after their wait,
+//!    unless it would free less than an eighth of the limit.
+//! 4. If memory is still short, the transaction that holds the most is refused with 53200. Others
+//!    continue into the reserve. Once the reserve is used up, every writer is refused. A refused
 //!    statement is rolled back, which frees the memory of its records (`transaction/release`).
 //!
 //! A writer pays before each statement or point operation, after each [`PACE_BYTES`] within a
 //! statement, and after its commit, when it holds no locks any more.
 //!
 //! Invariants:
-//! 1. A wait ends with the statement's cancellation; a wait for a checkpoint also with
-//!    `lock_timeout`. A pause ends as well when background work has stopped, or has taken two
-//!    turns: under a clock that stands still no writer waits for ever.
-//! 2. No writer waits with a latch or a transaction's state locked. A writer holds its row locks.
-//! 3. Transactions are counted as holders of open bytes from [`SMALL_BYTES`] on, until they end.
+//! 1. A wait ends when the statement is cancelled; a wait for a checkpoint also at `lock_timeout`.
+//!    A pause also ends when background work has stopped, or has run two rounds. So no writer waits
+//!    for ever under a clock that stands still.
+//! 2. No writer waits while it holds a latch or the lock of a transaction's state. It does hold its
+//!    row locks.
+//! 3. A transaction counts as a holder of open bytes from [`SMALL_BYTES`] on, until it ends.
 //!
-//! Without background work (tests) there are no pauses, and a full memory is checkpointed by the
-//! writer that meets it.
+//! Without background work (tests) there are no pauses, and a writer that meets a full memory runs
+//! a checkpoint itself.
 //!
 //! Lock order: `large` and the maintenance state are taken with nothing else held.
 
@@ -39,27 +40,27 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use strandline_base::{Error, ErrorKind, Result, SqlState};
 
-/// Bytes that a statement writes between two looks at the memory.
+/// Bytes that a statement writes between two checks of the memory.
 pub(crate) const PACE_BYTES: usize = 64 << 10;
-/// Bytes per second of a writer when all memory holds committed records.
+/// The rate of a writer, in bytes per second, when all memory has committed records.
 const SLOWEST_BYTES: u64 = 256 << 10;
 /// The longest single pause, in microseconds.
 const PAUSE_MAX_US: u64 = 1_000_000;
-/// Shorter pauses are not made: to wake a thread takes about as long.
+/// Pauses shorter than this are left out, since waking a thread takes about as long.
 const PAUSE_MIN_US: u64 = 100;
-/// A waiting writer looks at the clock and at its cancellation so often.
+/// The interval at which a waiting writer checks the clock and its cancellation.
 const LOOK: Duration = Duration::from_millis(10);
-/// This part of the limit is the reserve, and too little to wait for a checkpoint for.
+/// The reserve is the limit divided by this. A checkpoint that would free less is not waited for.
 pub(super) const RESERVE_PART: usize = 8;
 
 /// The bytes of `used` that a merge may free, while open transactions have written `open`. Row maps
-/// and free places for records are not counted separately; they are freed with the records.
+/// and free slots for records are not counted separately; they are freed with the records.
 fn mergeable_bytes(used: usize, open: usize) -> usize {
     used.saturating_sub(open + open / 4)
 }
 
-/// How long a writer pauses for `written` bytes, in microseconds, while tails hold `used` bytes of
-/// `limit`, and open transactions `open` of these.
+/// A writer's pause for `written` bytes, in microseconds. Tails hold `used` bytes of `limit`, of
+/// which open transactions have `open`.
 fn pause_us(written: usize, used: usize, open: usize, limit: usize) -> u64 {
     let free_upto = limit / 2;
     let (filled, room) = (used.min(limit).saturating_sub(free_upto), limit - free_upto);
@@ -78,7 +79,7 @@ fn pause_us(written: usize, used: usize, open: usize, limit: usize) -> u64 {
 }
 
 impl Db {
-    /// Whether tails have so much room that no writer waits.
+    /// Whether tails have so much free memory that no writer waits.
     #[inline]
     pub(crate) fn has_room_for_writes(&self) -> bool {
         self.shared.page_bytes.used() <= self.tail_limit() / 2
@@ -93,7 +94,7 @@ impl Db {
         self.shared.pool.lend(lent);
     }
 
-    /// Waits for `us` microseconds of the clock, or for two turns of the background work.
+    /// Waits for `us` microseconds of the clock, or for two rounds of the background work.
     fn pause(&self, us: u64, check: &mut dyn FnMut() -> Result<()>) -> Result<()> {
         let from = self.elapsed_us();
         let mut state = self.maintenance.state.lock();
@@ -134,7 +135,8 @@ impl Db {
             if state.has_stopped {
                 return Err(closed());
             }
-            // A checkpoint that began before the wait may have missed what could be freed by now.
+            // A checkpoint that began before the wait may have missed bytes that can be freed by
+            // now.
             if state.rounds >= first + 2 {
                 return Ok(());
             }
@@ -148,12 +150,11 @@ impl Db {
 }
 
 impl Transaction {
-    /// To be called before a write: pauses for the bytes written since the last call, and waits for
-    /// memory.
+    /// Pauses for the bytes written since the last call, and waits for memory; called before a
+    /// write.
     ///
-    /// # Errors
-    /// 53200 if there is no memory and this transaction holds the most of it; 57014 and 55P03 as
-    /// any wait; errors of a checkpoint that it waits for.
+    /// # Errors 53200 if there is no memory and this transaction holds the most of it; 57014 and
+    /// 55P03 like any wait; errors of a checkpoint that it waits for.
     #[inline]
     pub(crate) fn admit_write(&self) -> Result<()> {
         let db = self.db();
@@ -164,7 +165,7 @@ impl Transaction {
         self.admit_in_turn()
     }
 
-    /// The same within a statement, which pays from time to time.
+    /// Pays within a statement, from time to time.
     #[inline]
     pub(crate) fn admit_next_write(&self) -> Result<()> {
         match self.unpaid.load(Ordering::Relaxed) < PACE_BYTES {

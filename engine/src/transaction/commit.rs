@@ -1,11 +1,12 @@
 //! Commit: a transaction's record goes into the log, in the order of the commit timestamps.
 //!
-//! Validate (serializable only) → take the log's lock → look at what was committed meanwhile → draw
-//! the timestamp → append → enqueue → release → wait until the record is durable → finish → stamp.
+//! Validate (serializable only) → take the log's lock → check the commits since the validation →
+//! draw the timestamp → append → enqueue → release → wait until the record is durable → finish →
+//! stamp.
 //!
-//! Invariant: after a failed append the transaction is rolled back; after a failed wait for
-//! durability its outcome is unknown until the database is opened again, and the log refuses
-//! everything.
+//! Invariant: after a failed append the transaction is rolled back. After a failed wait for
+//! durability its outcome is unknown until the database is opened again, and the log refuses all
+//! further records.
 
 use super::validation::Validation;
 use super::{Transaction, TxnState};
@@ -23,12 +24,12 @@ use strandline_txn::{Durability, StartWord, TxnSlot};
 pub(super) struct Appended<'a> {
     pub ts: CommitTs,
     pub end: Lsn,
-    /// keeps checkpoints from covering it until it is
+    /// keeps checkpoints from covering the commit until it is complete
     _completing: Option<RwLockReadGuard<'a, ()>>,
 }
 
-/// The slot of a committing transaction. If the commit panics when it is queued and the log has
-/// failed, drop removes it from the queue: the commits behind it would wait for it for ever.
+/// The slot of a committing transaction. If the commit panics after it was queued and the log has
+/// failed, drop removes it from the queue. Otherwise the commits behind it would wait for ever.
 pub(super) struct CommittingSlot<'a>(pub &'a Db, pub Option<TxnSlot>);
 
 impl CommittingSlot<'_> {
@@ -51,11 +52,11 @@ impl Drop for CommittingSlot<'_> {
 }
 
 impl Transaction {
-    /// Returns the commit timestamp once the stable timestamp has passed it (if nothing was
-    /// written: the stable timestamp).
+    /// Commits. Returns the commit timestamp once the stable timestamp has passed it. If the
+    /// transaction has written nothing, it returns the stable timestamp.
     ///
     /// # Errors
-    /// Also those of deferred constraints. The transaction is rolled back.
+    /// Also the errors of deferred constraints. The transaction is then rolled back.
     pub fn commit(&self) -> Result<CommitTs> {
         let mut state = self.state.lock();
         state.check_open()?;
@@ -74,7 +75,7 @@ impl Transaction {
             Ok(appended) => {
                 let committed = self.complete(&mut state, slot, appended);
                 drop(state);
-                // What is committed stays so, also if the session is cancelled.
+                // The commit stands, even if the session is cancelled during the pause.
                 let _ = self.pay_for_writes(&mut || self.check_cancelled());
                 committed
             }
@@ -91,19 +92,19 @@ impl Transaction {
         outcome.inspect_err(|_| self.rollback())
     }
 
-    /// Ends a transaction that has changed nothing, or has taken everything back.
+    /// Ends a transaction that has no changes, or has undone all of them.
     #[inline(never)]
     fn end_unchanged(&self, mut state: MutexGuard<'_, TxnState>) -> Result<CommitTs> {
         let settled = self.settle_dependencies(&state);
         match state.slot.take() {
             None => self.end_unwritten(&mut state),
-            // Row locks end.
+            // The transaction still holds row locks, which end here.
             Some(slot) => self.give_up(state, slot),
         }
         settled.map(|()| self.db.stable())
     }
 
-    /// Undoes everything.
+    /// Undoes all changes.
     #[inline(never)]
     fn give_up(&self, mut state: MutexGuard<'_, TxnState>, slot: TxnSlot) {
         let undone = self.abort(&mut state, Some(slot));
@@ -111,7 +112,7 @@ impl Transaction {
         self.release(&undone);
     }
 
-    /// Waits until all that speculative snapshots of this transaction have seen is durable.
+    /// Waits until all commits in this transaction's speculative snapshots are durable.
     fn settle_dependencies(&self, state: &TxnState) -> Result<()> {
         if state.depends_on == CommitTs::ZERO {
             return Ok(());
@@ -125,11 +126,11 @@ impl Transaction {
             wal.wait_durable(end).map_err(failed)?;
             self.db.txns().finish_through(end.0);
         }
-        // Stable may have passed one that was aborted.
+        // The stable timestamp may have passed an aborted one.
         wal.check_usable().map_err(failed)
     }
 
-    /// Appends the record to the log. One that only frees space may use the reserve's for that.
+    /// Appends the record to the log. A record that only frees space may use the disk reserve.
     fn append_in_space(
         &self,
         record: &mut [u8],
@@ -155,7 +156,7 @@ impl Transaction {
         }
     }
 
-    /// Bulk loads become durable, changes of definitions come into the record.
+    /// Makes bulk loads durable, and puts changes of definitions into the record.
     #[cold]
     fn prepare_loads_and_definitions(
         &self,
@@ -164,7 +165,7 @@ impl Transaction {
         // A checkpoint that covers this commit must find its loaded ranges stamped.
         let completing = state.has_loads().then(|| self.db.completing.read());
         if state.catalog_changed {
-            // The one it was made of: nobody else changes the catalog until this commit ends.
+            // The catalog that was changed: no other transaction changes it until this commit ends.
             let before = self.db.catalogs.at(CommitTs::MAX)?;
             let edit = CatalogEdit::between(&before, &state.catalog);
             redo::put_definition(&mut state.redo, &to_json(&edit)?);
@@ -191,7 +192,7 @@ impl Transaction {
             false => None,
         };
         let txns = self.db.txns();
-        // What depends on a commit that is not durable yet must not finish without it.
+        // A commit that depends on a commit that is not durable yet must not finish before it.
         let depends = state.depends_on > self.db.stable();
         let durability = match self.synchronous_commit() || depends {
             true => Durability::Logged,
@@ -212,7 +213,8 @@ impl Transaction {
                     ts = txns.tick();
                     redo::set_commit_ts(bytes, ts);
                     if let Some(catalog) = &catalog {
-                        // No snapshot at or after `ts` begins before it is queued and finished.
+                        // Snapshots at or after `ts` begin only after the commit is queued and
+                        // finished.
                         self.db.catalogs.add(ts, catalog.clone());
                     }
                     *is_queued = true;
@@ -259,15 +261,15 @@ impl Transaction {
         Ok(ts)
     }
 
-    /// The outcome of the commit is unknown until the next open; until then no transaction sees it.
-    /// The slot is never reused: the records keep its word.
+    /// Leaves a commit whose outcome is unknown until the next open; until then no transaction sees
+    /// it. The slot is never reused, since the records keep its word.
     #[cold]
     fn leave_unknown(&self, state: &mut TxnState, slot: &TxnSlot, ts: CommitTs) {
         if state.catalog_changed {
             self.db.catalogs.take_back(ts);
         }
         slot.abort();
-        // Those who wait for the locks go on, and are refused when they commit.
+        // Transactions that wait for its locks continue, and are refused when they commit.
         self.leave_undecided(state);
     }
 }

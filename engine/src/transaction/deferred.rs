@@ -1,7 +1,7 @@
 //! Checks of constraints that wait for the end of the transaction.
 //!
-//! A statement hands over the checks of its deferred constraints. Each check looks at the newest
-//! versions when it runs: before the commit, or at SET CONSTRAINTS … IMMEDIATE.
+//! A statement adds the checks of its deferred constraints. Each check reads the newest versions
+//! when it runs: before the commit, or at SET CONSTRAINTS … IMMEDIATE.
 //!
 //! Invariants:
 //! 1. A transaction commits only after every check in the list has passed. Later writes of the
@@ -21,9 +21,9 @@ use strandline_base::{Error, Result, SqlState, TableId};
 pub(crate) trait DeferredCheck: Send {
     /// The constraint: its table and its name.
     fn constraint(&self) -> (TableId, &str);
-    /// The table whose rows it is about.
+    /// The table whose rows it checks.
     fn table(&self) -> TableId;
-    /// Bytes of memory that it alone keeps.
+    /// Bytes of memory that only this check keeps.
     fn memory_bytes(&self) -> usize;
     /// The error if the constraint is violated.
     fn run(&self, transaction: &Transaction) -> Result<()>;
@@ -32,7 +32,7 @@ pub(crate) trait DeferredCheck: Send {
 /// The modes that SET CONSTRAINTS has set so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ConstraintModes {
-    /// of all constraints that have none of their own; whether they are deferred
+    /// whether all constraints without an own mode are deferred
     all: Option<bool>,
     named: HashMap<(TableId, String), bool>,
 }
@@ -46,7 +46,7 @@ struct Waiting {
 #[derive(Default)]
 pub(crate) struct DeferredChecks {
     waiting: Vec<Waiting>,
-    /// bytes of the checks, the list aside
+    /// bytes of the checks without the list
     bytes: usize,
     /// None: SET CONSTRAINTS was not used
     pub(super) modes: Option<Arc<ConstraintModes>>,
@@ -68,7 +68,7 @@ impl DeferredChecks {
         self.waiting.shrink_to_fit();
     }
 
-    /// Goes back to the first `len` checks and to `modes`.
+    /// Restores the first `len` checks and `modes`.
     pub(super) fn go_back(&mut self, len: usize, modes: Option<Arc<ConstraintModes>>) {
         let undone = self.waiting.drain(len.min(self.waiting.len())..);
         let undone: usize = undone.map(|waiting| waiting.check.memory_bytes()).sum();
@@ -79,8 +79,8 @@ impl DeferredChecks {
         self.modes = modes;
     }
 
-    /// 55006 if a check about `table` is still to come: its rows must stay where they are. The
-    /// table is to become `new`; None: it is dropped.
+    /// 55006 if a check of `table` is still to run, since its rows must stay where they are. `new`
+    /// is the table's new definition; None: it is dropped.
     pub(super) fn refuse_change(&self, table: &TableDef, new: Option<&TableDef>) -> Result<()> {
         let is_pending = |w: &Waiting| !w.has_passed && w.check.table() == table.id;
         match self.waiting.iter().any(is_pending) {
@@ -98,7 +98,7 @@ impl DeferredChecks {
     }
 }
 
-/// The statement that makes `new` of a table.
+/// The name of the statement that changes a table to `new`.
 fn statement_between(old: &TableDef, new: Option<&TableDef>) -> &'static str {
     let Some(new) = new else {
         return "DROP TABLE";
@@ -131,10 +131,10 @@ impl Transaction {
         named.or(modes.all).unwrap_or(initially)
     }
 
-    /// Has `check` run before the transaction commits.
+    /// Adds `check`, which will run before the transaction commits.
     ///
     /// # Errors
-    /// 53200 if open transactions keep too much and this one is to give way.
+    /// 53200 if open transactions keep too much memory and this one has to give way.
     pub(crate) fn defer(&self, check: Box<dyn DeferredCheck>) -> Result<()> {
         let has_passed = false;
         let mut state = self.state.lock();
@@ -144,9 +144,9 @@ impl Transaction {
         self.count_checks(&mut state)
     }
 
-    /// SET CONSTRAINTS: from now on the deferrable constraints of `names` (tables and constraint
-    /// names; None: all) are deferred or not. Checks of constraints that become immediate run at
-    /// once.
+    /// SET CONSTRAINTS: sets whether the deferrable constraints of `names` are deferred from now
+    /// on. `names` has tables and constraint names; None: all constraints. Checks of constraints
+    /// that become immediate run at once.
     pub fn set_constraints(
         &self,
         names: Option<&[(TableId, String)]>,
@@ -177,7 +177,7 @@ impl Transaction {
     }
 
     /// Runs the checks that have not passed yet, of the constraints that `wanted` selects. The
-    /// transaction's state is not locked meanwhile: checks wait for other transactions.
+    /// transaction's state is unlocked in the meantime, since checks wait for other transactions.
     pub(super) fn run_deferred(&self, wanted: &dyn Fn(TableId, &str) -> bool) -> Result<()> {
         let mut checks = match &mut self.state.lock().rare {
             Some(rare) => std::mem::take(&mut rare.deferred.waiting),

@@ -28,8 +28,8 @@ pub(crate) struct Adopted {
 }
 
 impl Db {
-    /// Brings the storages into being that `catalog` names and `before` does not, held by `word`,
-    /// columns that were added, and indexes over keys that were added.
+    /// Creates the storages that are in `catalog` and not in `before`, held by `word`. Adds new
+    /// columns to existing storages, and creates the indexes of new keys.
     pub(crate) fn adopt_storages(
         &self,
         before: &Catalog,
@@ -52,8 +52,8 @@ impl Db {
                     store.rows().set_schema(grown);
                     adopted.grown.push((store.clone(), schema));
                 }
-                // An index over the same columns may be left of a constraint that was dropped or
-                // rolled back, and does not know what was written since.
+                // An index over the same columns may remain from a constraint that was dropped or
+                // rolled back. It lacks the entries of rows written since.
                 let old = before.tables.get(&table.id).map_or(&[][..], |t| &t.keys);
                 for key in &table.keys {
                     let nulls = StoredIndex::has_equal_nulls(&table.keys, &key.columns);
@@ -70,7 +70,7 @@ impl Db {
                     store.put_index(index);
                 }
             } else {
-                // A number that a rolled-back transaction had used may come again.
+                // The number may have been used by a rolled-back transaction.
                 let store = Store::new(table, None, &self.shared, Some(word));
                 self.stores.write().insert(table.storage, store.clone());
                 adopted.created.push(store);
@@ -106,9 +106,9 @@ impl Db {
 }
 
 impl Transaction {
-    /// Edits the transaction's catalog. Waits for other DDL; then, for every table whose
-    /// definition changes, for that table's writers. New storages come into being empty.
-    /// Duplicate names are the editor's business.
+    /// Edits the transaction's catalog. Waits for other DDL, and then for the writers of every
+    /// table whose definition changes. New storages are created empty. The editor must prevent
+    /// duplicate names.
     pub fn change_catalog(&self, edit: &mut dyn FnMut(&mut Catalog) -> Result<()>) -> Result<()> {
         let word = self.word()?;
         let cancelled = || self.is_cancelled();
@@ -157,8 +157,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// The catalog that a change starts from: the newest one, unless this transaction has changed
-    /// it already.
+    /// The catalog from which a change starts: this transaction's own if it has changed it already,
+    /// otherwise the newest one.
     fn ddl_base(&self) -> Result<Arc<Catalog>> {
         let state = self.state.lock();
         if state.catalog_changed {
@@ -177,8 +177,8 @@ impl Transaction {
     }
 }
 
-/// A definition that JSON cannot carry (a NaN default of an added column) would make the database
-/// unreadable: refuse it now.
+/// Refuses a definition that JSON cannot represent (a NaN default of an added column), which would
+/// make the database unreadable.
 fn check_storable(edit: &CatalogEdit) -> Result<()> {
     let json = to_json(edit)?;
     match serde_json::from_slice::<CatalogEdit>(&json) {

@@ -1,5 +1,5 @@
-//! What a transaction that ends in an unusual way leaves to others: one whose commit panics, one
-//! that waits for a latch that nobody lets go, one that has no statement number left.
+//! The effects on other transactions of one that ends in an unusual way: its commit panics, or it
+//! waits for a latch that is never released, or it has no statement number left.
 
 use super::tests::{alter, begin, begin_with_timeout, create};
 use super::*;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use strandline_base::{Clock, ColumnId, UPDATE_ROWS, Value};
 use strandline_device::MemoryDevice;
 
-/// A clock that panics when it is told to.
+/// A clock that panics on request.
 #[derive(Default)]
 struct Fuse(AtomicBool);
 
@@ -25,8 +25,8 @@ impl Clock for Fuse {
     }
 }
 
-/// A clock that a millisecond passes by at every look, while the wall clock stands. It cancels a
-/// statement that has looked too often, so that one that waits for ever fails.
+/// A clock that advances by a millisecond at every reading, while the wall clock stands. After too
+/// many readings it cancels the statement, so that an endless wait fails.
 #[derive(Default)]
 struct Ticking {
     looks: AtomicU64,
@@ -117,12 +117,12 @@ fn what_a_commit_that_panics_holds_is_waited_for_with_a_limit_and_then_let_go() 
         ..TxnOptions::default()
     };
     let cancelled = db.begin(options).expect("begin");
-    // Afterwards nobody becomes a writer any more.
+    // No transaction becomes a writer afterwards.
     for txn in [&next, &impatient, &cancelled] {
         txn.word().expect("a writer");
     }
     commit_panics(&writer, &fuse);
-    // Its thread has come out of the commit, and its transaction is still there.
+    // Its thread has left the commit, and its transaction is still there.
     let error = alter(&impatient).expect_err("the table is held");
     assert_eq!(error.sqlstate(), SqlState::LOCK_NOT_AVAILABLE);
     impatient.rollback();
@@ -133,7 +133,7 @@ fn what_a_commit_that_panics_holds_is_waited_for_with_a_limit_and_then_let_go() 
     drop(writer);
     alter(&next).expect("the table is free");
     assert!(has(&next, 1) && !has(&next, 2));
-    // Nobody knows what the log was told, so it takes no more.
+    // The content of the log is uncertain, so it accepts no more records.
     let error = next.commit().expect_err("the log refuses");
     assert_eq!(error.kind(), ErrorKind::Closed);
     assert_eq!(error.sqlstate(), SqlState::IO_ERROR);

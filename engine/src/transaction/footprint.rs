@@ -1,7 +1,7 @@
-//! The ranges a transaction has written to, and the memory its records take.
+//! The ranges that a transaction has written to, and the memory of its records.
 //!
 //! A rollback releases memory by these ranges. Backpressure compares the bytes of writers that
-//! share the memory. Consecutive writes in one range are noted once, so a statement that goes
+//! share the memory. Consecutive writes in one range share an entry, so a statement that goes
 //! through a table in order adds one entry per range.
 
 use crate::db::backpressure::OpenBytes;
@@ -10,17 +10,17 @@ use std::collections::BTreeMap;
 use strandline_base::{RangeNo, RowId, StorageId, UPDATE_ROWS};
 use strandline_tail::release::TailMask;
 
-/// See the module's documentation.
+/// The footprint; see the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Footprint {
-    /// bytes of records and inserted rows that are not undone
+    /// bytes of records and inserted rows, without undone ones
     pub bytes: usize,
-    /// as far as others see them
+    /// the bytes visible to other transactions
     pub shown: OpenBytes,
-    /// bytes of its lists; None: few
+    /// bytes of the transaction's lists; None: few
     pub lists: Option<HeldBytes>,
     latest: Option<Touched>,
-    /// None: none, as in most transactions
+    /// None: no further ranges, as in most transactions
     before: Option<Box<Ranges>>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Touched {
     pub tails: TailMask,
     /// changes, undone changes included
     pub records: usize,
-    /// length of the transaction's list of writes after the last one
+    /// length of the transaction's list of writes after its last write in the range
     end: usize,
 }
 
@@ -51,7 +51,8 @@ impl Touched {
 }
 
 impl Footprint {
-    /// Notes a change of `row` that takes `bytes`; `end`: how long the list of writes is by now.
+    /// Records a change of `row` that takes `bytes`; `end` is the length of the list of writes
+    /// after it.
     #[inline]
     pub fn note(&mut self, storage: StorageId, row: RowId, bytes: usize, end: usize) {
         self.bytes += bytes;
@@ -80,8 +81,8 @@ impl Footprint {
             .or_insert(touched);
     }
 
-    /// The ranges with changes after the first `written` items of the list of writes. `bytes`:
-    /// memory of the items before.
+    /// The ranges with changes after the first `written` items of the list of writes. `bytes` is
+    /// the memory of the items before.
     pub fn cut(&mut self, written: usize, bytes: usize) -> Vec<Touched> {
         if let Some(latest) = self.latest.take() {
             self.put(latest);

@@ -1,7 +1,7 @@
 //! State of a transaction that point operations read without its lock.
 //!
-//! The one statement at a time that changes the transaction stores the hints under the lock. A hint
-//! has no false positives: on a miss the caller takes the lock and looks again.
+//! The one statement that changes the transaction stores the hints under the lock. A hint has no
+//! false positives: on a miss the caller takes the lock and looks again.
 
 use crate::store::Store;
 use std::ptr::null_mut;
@@ -9,19 +9,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use strandline_txn::StartWord;
 
-/// See the module's documentation.
+/// The hints; see the module's documentation.
 #[derive(Debug)]
 pub(crate) struct TxnHints {
     own: AtomicU64,
     /// the transaction is open and has not changed the catalog
     is_plain: AtomicBool,
-    /// where the storage is that it has registered with last; compared only, and there for as long
-    /// as it is registered
+    /// address of the storage that the transaction registered with last; only compared, and valid
+    /// as long as it is registered
     store: AtomicPtr<Store>,
 }
 
 impl TxnHints {
-    /// Of a new transaction.
+    /// The hints of a new transaction.
     pub fn new() -> Self {
         Self {
             own: AtomicU64::new(0),
@@ -39,7 +39,7 @@ impl TxnHints {
     pub fn is_plain(&self) -> bool {
         self.is_plain.load(Ordering::Acquire)
     }
-    /// The transaction's word if it is open and this is the storage that it has registered with
+    /// The transaction's word if it is open and `store` is the storage that it registered with
     /// last.
     #[inline]
     pub fn registered(&self, store: &Arc<Store>) -> Option<StartWord> {
@@ -52,16 +52,16 @@ impl TxnHints {
     pub fn set_plain(&self, is_plain: bool) {
         self.is_plain.store(is_plain, Ordering::Release);
     }
-    /// The transaction has its word and is registered with `store`.
+    /// Called when the transaction has its word and is registered with `store`.
     pub fn set_registered(&self, store: &Arc<Store>) {
         let store = Arc::as_ptr(store).cast_mut();
         self.store.store(store, Ordering::Release);
     }
-    /// The transaction may have let go of the storage that it registered with last.
+    /// Called when the transaction may have released the storage that it registered with last.
     pub fn forget_registered(&self) {
         self.store.store(null_mut(), Ordering::Release);
     }
-    /// The transaction has ended.
+    /// Called when the transaction has ended.
     pub fn end(&self) {
         self.set_plain(false);
         self.forget_registered();

@@ -1,16 +1,16 @@
 //! Building secondary indexes.
 //!
-//! Within a transaction that holds the table alone, CREATE INDEX fills the index in one go: the
-//! definition is valid from its commit on.
+//! Within a transaction that holds the table exclusively, CREATE INDEX fills the index in one step.
+//! The definition is valid from its commit on.
 //!
-//! Outside a transaction block writers wait only as long as a change of a definition takes
+//! Outside a transaction block, writers wait only for the changes of the definition
 //! ([`Db::create_index`]):
-//! 1. A transaction adds the definition as [`IndexState::Building`]. It holds the table alone, so
-//!    every writer after its commit knows the index and enters what it writes.
-//! 2. The index is filled from the ranges while writers go on.
-//! 3. Uniqueness is checked over the whole index. Writers enter, then look, and every older row has
-//!    been entered by now: of two rows with one key either this check or the later writer's own
-//!    check sees both.
+//! 1. A transaction adds the definition as [`IndexState::Building`]. It holds the table
+//!    exclusively, so every writer after its commit knows the index and adds its entries.
+//! 2. The index is filled from the ranges while writers continue.
+//! 3. Uniqueness is checked over the whole index. Writers add their entry and then look, and every
+//!    older row has its entry by now. So for two rows with one key, either this check or the later
+//!    writer's own check sees both.
 //! 4. A second transaction makes the definition valid: readers may use it.
 //!
 //! An error removes the definition: at once, or by a later turn of maintenance if another transaction
@@ -20,7 +20,8 @@
 //! Invariants:
 //! 1. An index with [`IndexState::Valid`] has an entry for every version that is visible at
 //!    `IndexDef::complete_since` or later and whose key has one.
-//! 2. `complete_since` is at or after the beginning of the table's history when the filling began:
+//! 2. `complete_since` is at or after the begin of the table's history at the start of the filling:
+//!    versions that were superseded before may have been dropped.
 //!    versions that were superseded before may have been gone.
 
 use super::Transaction;
@@ -51,12 +52,13 @@ fn is_in_the_way(error: &Error) -> bool {
 }
 
 impl Db {
-    /// Creates an index while writers go on. `define` adds its definition, whose state and
-    /// `complete_since` are set here, to the catalog. Returns once readers may use it.
+    /// Creates an index while writers continue. `define` adds its definition to the catalog; this
+    /// function sets its state and `complete_since`. Returns once readers may use the index.
     ///
     /// # Errors
-    /// Those of `define`; 23505 if the index is unique and rows have one key; 57014 if
-    /// `options.cancel` is set; 53200 if memory does not suffice. Nothing of the index is left.
+    /// The errors of `define`; 23505 if the index is unique and rows have one key; 57014 if
+    /// `options.cancel` is set; 53200 if memory does not suffice. No part of the index is then
+    /// left.
     pub fn create_index(
         self: &Arc<Self>,
         options: &TxnOptions,
@@ -102,7 +104,7 @@ impl Db {
         txn.fill_index(table, def, &store, &index, StartWord(0))?;
         txn.change_catalog(&mut |catalog| {
             let now = catalog.tables.get(&table_id);
-            // TRUNCATE: the new storage's index is complete.
+            // A TRUNCATE makes a new storage, whose index is complete.
             let is_same = now.is_some_and(|now| now.storage == table.storage);
             edit_index(catalog, table_id, id, &mut |def| {
                 def.state = IndexState::Valid;
@@ -167,7 +169,7 @@ impl Db {
         }
     }
 
-    /// From when on an index that is filled from now on has every version.
+    /// The moment since which an index that is filled now has every version.
     fn complete_since(&self, table: &TableDef, store: &Store) -> CommitTs {
         let stable = self.stable();
         let policy = self.history_begins()(table.history);
@@ -215,7 +217,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Fills an index and checks its uniqueness; uncommitted rows of `own` count.
+    /// Fills an index and checks its uniqueness, including uncommitted rows of `own`.
     fn fill_index(
         &self,
         table: &Arc<TableDef>,
@@ -265,7 +267,7 @@ impl Transaction {
         }
     }
 
-    /// The same for rows under one key's bytes.
+    /// The same check for rows whose keys have the same bytes.
     fn check_same_bytes(
         &self,
         table: &TableDef,
@@ -300,7 +302,7 @@ impl Transaction {
     }
 }
 
-/// Sets something in a definition.
+/// Changes an index's definition in `catalog`.
 fn edit_index(
     catalog: &mut Catalog,
     table: TableId,
@@ -358,7 +360,7 @@ pub(crate) fn index_parts<'a>(
     def.parts.iter().map(|p| part(&p.value)).collect()
 }
 
-/// A key as errors show it: `(a, b)=(1, x)`.
+/// A key in the form of error messages: `(a, b)=(1, x)`.
 pub(crate) fn key_text(parts: &[(&str, SqlType)], key: &[Value]) -> String {
     let names: Vec<&str> = parts.iter().map(|(name, _)| *name).collect();
     let shown = parts

@@ -1,12 +1,13 @@
 //! Memory of the lists that a transaction keeps until it ends: its part of the log record, its
-//! writes, its index entries with their keys, and its deferred checks; and of the checks of keys
-//! that its running statement makes at its end.
+//! writes, its index entries with their keys, and its deferred checks. The key checks that a
+//! running statement makes at its end count too.
 //!
 //! All open transactions together may keep [`Settings::list_bytes`](crate::Settings::list_bytes).
-//! Above this bound, the transaction that holds the most of the tails is refused at its next write;
-//! once a reserve is used up, every large one is. Small transactions always continue. The bytes
-//! counted are those reserved. A list of a large transaction grows by an eighth instead of
-//! doubling, so that reserved bytes exceed used bytes by little.
+//! Above this bound, the transaction that holds the most of the tails is refused at its next write.
+//! Once a reserve is used up, every large one is. Small transactions always continue.
+//!
+//! The counted bytes are those reserved. A list of a large transaction grows by an eighth instead
+//! of doubling, so that reserved bytes exceed used bytes by little.
 
 use super::backpressure::RESERVE_PART;
 use super::{Transaction, TxnState};
@@ -15,7 +16,7 @@ use crate::db::backpressure::SMALL_BYTES;
 use crate::db::memory_account::HeldBytes;
 use strandline_base::{Error, ErrorKind, Result, SqlState};
 
-/// Room for further items that a large list keeps, in items.
+/// Spare capacity of a large list, in items.
 const ROOM: usize = 64;
 
 impl TxnState {
@@ -31,7 +32,7 @@ impl TxnState {
     }
 }
 
-/// Makes room for at least `more` items, an eighth of the list's length at a time.
+/// Reserves capacity for at least `more` items, an eighth of the list's length at a time.
 fn make_room<T>(list: &mut Vec<T>, more: usize) {
     let more = more + ROOM;
     if list.capacity() - list.len() < more {
@@ -57,7 +58,7 @@ pub(super) fn shrink_lists(state: &mut TxnState) {
 }
 
 impl Db {
-    /// Whether open transactions keep no more than they may.
+    /// Whether the lists of open transactions are within the bound.
     #[inline]
     pub(crate) fn has_room_for_lists(&self) -> bool {
         self.list_memory.used() <= self.settings.list_bytes()
@@ -65,7 +66,7 @@ impl Db {
 }
 
 impl Transaction {
-    /// Counts the lists of a large transaction, which is about to log a change of `bytes`.
+    /// Counts the lists of a large transaction that is about to log a change of `bytes`.
     #[inline(never)]
     pub(super) fn count_lists(&self, state: &mut TxnState, bytes: usize) {
         make_room(&mut state.redo, bytes);
@@ -91,7 +92,7 @@ impl Transaction {
         }
     }
 
-    /// Counts the deferred checks, once they are many, and refuses them as a write would be.
+    /// Counts the deferred checks once they are many, and refuses them like a write.
     pub(super) fn count_checks(&self, state: &mut TxnState) -> Result<()> {
         let checks = state.rare_work().deferred.memory_bytes();
         if checks >= SMALL_BYTES || state.footprint.lists.is_some() {
@@ -101,8 +102,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Counts the key checks of a statement, which keep `bytes`, and refuses them as a write would
-    /// be.
+    /// Counts the key checks of a statement, which keep `bytes`, and refuses them like a write.
     pub(crate) fn hold_checks(&self, held: &mut Option<HeldBytes>, bytes: usize) -> Result<()> {
         let held = held.get_or_insert_with(|| self.db.list_memory.share());
         if held.bytes() == bytes {
@@ -115,7 +115,7 @@ impl Transaction {
         }
     }
 
-    /// Refuses a write if open transactions keep too much and this one is to give way.
+    /// Refuses a write if the lists exceed the bound and this transaction has to give way.
     pub(super) fn admit_to_lists(&self) -> Result<()> {
         if self.db().has_room_for_lists() {
             return Ok(());
@@ -123,7 +123,7 @@ impl Transaction {
         self.admit_lists_of(&self.state.lock(), 0)
     }
 
-    /// `beside`: bytes that the transaction keeps beside its lists.
+    /// `beside` is the number of bytes that the transaction keeps besides its lists.
     fn admit_lists_of(&self, state: &TxnState, beside: usize) -> Result<()> {
         let db = self.db();
         if db.has_room_for_lists() {

@@ -2,15 +2,16 @@
 //! room above this one.
 //!
 //! Invariants:
-//! 1. A transaction's records carry its word until they are stamped, after the outcome is fixed.
+//! 1. A transaction's records have its word until they are stamped, after the outcome is fixed.
 //! 2. Locks on storages and the catalog end only after the outcome is visible to all transactions.
-//! 3. A statement uses the catalog that is valid at its snapshot (or the transaction's own, once it
-//!    has changed it); see `catalog::versions`.
-//! 4. After a failed append the transaction is rolled back; after a failed wait for durability its
-//!    outcome is unknown until the database is opened again, and the log refuses everything.
+//! 3. A statement uses the catalog that is valid at its snapshot, or the transaction's own if it
+//!    has changed it; see `catalog::versions`.
+//! 4. After a failed append the transaction is rolled back. After a failed wait for durability its
+//!    outcome is unknown until the database is opened again, and the log refuses all further
+//!    records.
 //!
-//! Lock order: `state` of the transaction → log → catalog versions → commit queue. Waiting for
-//! others happens with `state` released.
+//! Lock order: `state` of the transaction → log → catalog versions → commit queue. `state` is
+//! unlocked during waits for other transactions.
 
 use crate::catalog::Catalog;
 use crate::db::{Db, closed};
@@ -53,8 +54,8 @@ mod validation;
 pub(crate) use rare_work::Load;
 pub use savepoint::Savepoint;
 
-/// Statements of one transaction. A reader of all of its transaction's own records compares with a
-/// number above all of them.
+/// The maximum number of statements of one transaction. A larger number is left for a reader of all
+/// of its transaction's own records.
 const STATEMENTS_MAX: u32 = u32::MAX - 1;
 
 /// A transaction. Shared by the plan nodes of its statements; one statement at a time writes.
@@ -65,7 +66,7 @@ pub struct Transaction {
     adjustable: Adjustable,
     pub(crate) state: Mutex<TxnState>,
     pub(crate) hints: TxnHints,
-    /// bytes written since its writer paid for them, see `backpressure`
+    /// bytes written since the writer last paid for them, see `backpressure`
     pub(crate) unpaid: AtomicUsize,
     /// the reads of a serializable transaction
     reads: Option<Mutex<ReadSet>>,
@@ -80,30 +81,30 @@ pub(crate) struct TxnState {
     pub(crate) redo: Vec<u8>,
     pub(crate) written: Vec<PendingStamp>,
     pub(crate) footprint: Footprint,
-    /// index entries of rows that this transaction inserted, bulk-loaded rows excepted
+    /// index entries of rows that this transaction inserted, without bulk-loaded rows
     pub(crate) entries: Vec<(Arc<StoredIndex>, KeyBytes, RowId)>,
-    /// bytes that the keys in `entries` take on the heap
+    /// heap bytes of the keys in `entries`
     pub(crate) entries_heap: usize,
     /// storages this transaction is registered with
     stores: Vec<HeldStore>,
-    /// None: none of it, as in most transactions
+    /// None: no such work, as in most transactions
     rare: Option<Box<RareWork>>,
     catalog: Arc<Catalog>,
     catalog_changed: bool,
     /// may hold the right to change the catalog
     locks_ddl: bool,
-    /// the snapshot of the whole transaction, unless it is read committed
+    /// the snapshot of the whole transaction; None under read committed
     snapshot: Option<SnapshotGuard>,
-    /// the newest speculative snapshot: its commits must be durable before this transaction may
-    /// succeed
+    /// the newest speculative snapshot: this transaction may succeed only after its commits are
+    /// durable
     depends_on: CommitTs,
-    /// the commit is in the log's order: only the log decides about it now
+    /// the commit is queued in the log's order; only the log determines its outcome now
     is_queued: bool,
     ended: bool,
 }
 
 impl TxnState {
-    /// 25P01 if the transaction has ended: its later records would never be stamped.
+    /// 25P01 if the transaction has ended, since later records would never be stamped.
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.ended {
             return Err(ended());
@@ -111,7 +112,7 @@ impl TxnState {
         Ok(())
     }
 
-    /// Gives the statement that begins its number; 54000 if there is none left.
+    /// Counts up for a statement that begins; 54000 if there is no number left.
     pub(crate) fn count_statement(&mut self) -> Result<()> {
         if self.statement == STATEMENTS_MAX {
             return Err(Error::new(
@@ -130,7 +131,7 @@ impl TxnState {
         self.slot.as_ref().map_or(StartWord(0), TxnSlot::word)
     }
 
-    /// Notes a hold on a storage, once.
+    /// Adds a hold on a storage, once.
     fn hold(&mut self, store: Arc<Store>, hold: Hold) {
         let is_same = |held: &HeldStore| held.hold == hold && Arc::ptr_eq(&held.store, &store);
         if !self.stores.iter().any(is_same) {
@@ -138,7 +139,7 @@ impl TxnState {
         }
     }
 
-    /// Whether it has a catalog of its own.
+    /// Whether the transaction has its own catalog.
     pub(crate) fn has_changed_catalog(&self) -> bool {
         self.catalog_changed
     }
@@ -162,7 +163,7 @@ impl Transaction {
         };
         let catalog = match &snapshot {
             Some(snapshot) => db.catalog_at(snapshot.ts())?,
-            // Each statement looks again.
+            // Each statement takes the catalog again.
             None => db.catalog(),
         };
         let reads = (options.isolation == Isolation::Serializable).then(Mutex::default);
@@ -199,11 +200,11 @@ impl Transaction {
     pub fn db(&self) -> &Arc<Db> {
         &self.db
     }
-    /// The options it was begun with; some may have been [adjusted](Transaction::adjust) since.
+    /// The options with which it began; some may have been [adjusted](Transaction::adjust) since.
     pub fn options(&self) -> &TxnOptions {
         &self.options
     }
-    /// Whether the next statement uses `catalog`, as far as is known now.
+    /// Whether the next statement will use `catalog`, as far as is known now.
     pub fn uses_catalog(&self, catalog: &Arc<Catalog>) -> bool {
         let state = self.state.lock();
         if state.snapshot.is_some() || state.catalog_changed {
@@ -219,7 +220,7 @@ impl Transaction {
         }
         self.db.catalog()
     }
-    /// The catalog this transaction sees, its own DDL included.
+    /// The catalog that this transaction sees, including its own DDL.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.state.lock().catalog.clone()
     }
@@ -245,10 +246,10 @@ impl Transaction {
         Ok(())
     }
 
-    /// Waits for the transaction behind `holder`; a speculative one only until that is
-    /// pre-committed. 40001 at once if this transaction never waits. May also return when the
-    /// holder has released the wanted lock, so the caller calls it in a loop, with the same
-    /// `looks`, and checks each time.
+    /// Waits for the transaction with the word `holder` to end; a speculative transaction waits
+    /// only until that one is pre-committed. 40001 at once if this transaction never waits. It may
+    /// also return when the holder has released the wanted lock. The caller therefore calls it in a
+    /// loop, with the same `looks`, and checks each time.
     pub(crate) fn wait_for(&self, holder: StartWord, looks: &mut Looks) -> Result<()> {
         let word = self.word()?;
         if self.conflicts() == ConflictPolicy::Abort {
@@ -261,9 +262,9 @@ impl Transaction {
             .wait_while(word, holder, &in_the_way, looks)
     }
 
-    /// A latch that a write needs has been held for longer than a write takes: goes on, unless the
-    /// statement is cancelled (57014) or has waited for `lock_timeout` (55P03) since `busy_since`
-    /// (by [`Db::elapsed_us`]), which the first call sets.
+    /// Called when a latch that a write needs is held for unusually long. Returns an error if the
+    /// statement is cancelled (57014), or if it has waited for `lock_timeout` (55P03). The wait
+    /// counts from `busy_since` (by [`Db::elapsed_us`]), which the first call sets.
     #[cold]
     pub(crate) fn wait_for_latch(&self, busy_since: &mut Option<u64>) -> Result<()> {
         self.check_cancelled()?;
@@ -276,13 +277,13 @@ impl Transaction {
         }
     }
 
-    /// The moment of the transaction's snapshot; None: each statement has its own.
+    /// The timestamp of the transaction's snapshot; None: each statement has its own.
     pub(crate) fn fixed_snapshot(&self) -> Option<CommitTs> {
         let state = self.state.lock();
         state.snapshot.as_ref().map(SnapshotGuard::ts)
     }
 
-    /// The visibility of a new statement under read committed.
+    /// The timestamp of a new statement's snapshot under read committed.
     pub(crate) fn newest_moment(&self) -> CommitTs {
         if !self.options.speculative {
             return self.db.stable();
@@ -328,7 +329,7 @@ impl Transaction {
         Ok(word)
     }
 
-    /// Registers as a writer of `store`, waiting for a definition change of its table to finish.
+    /// Registers as a writer of `store`. Waits for a running change of its table's definition.
     pub(crate) fn lock_store(&self, store: &Arc<Store>) -> Result<StartWord> {
         if let Some(word) = self.hints.registered(store) {
             return Ok(word);
@@ -346,15 +347,16 @@ impl Transaction {
         Ok(word)
     }
 
-    /// The number, the snapshot and the visibility of a new statement: under read committed a new
-    /// snapshot.
+    /// The snapshot and the visibility of a new statement, which gets a number. Under read
+    /// committed the snapshot is new.
     pub(crate) fn open_statement(&self) -> Result<(SnapshotGuard, Visibility)> {
         let mut state = self.state.lock();
         state.check_open()?;
         state.count_statement()?;
         let snapshot = match &state.snapshot {
             Some(snapshot) => snapshot.clone(),
-            // It ends with the statement: an idle transaction keeps nothing from being merged.
+            // The snapshot ends with the statement, so an idle transaction does not keep merges
+            // from dropping versions.
             None => take_snapshot(&self.db, &self.options)?,
         };
         if self.options.speculative {
@@ -395,7 +397,7 @@ impl Transaction {
         undone
     }
 
-    /// Undoes everything.
+    /// Undoes all changes and ends the transaction.
     pub fn rollback(&self) {
         let mut state = self.state.lock();
         if state.ended {
@@ -406,7 +408,7 @@ impl Transaction {
         }
         let slot = state.slot.take();
         let undone = self.abort(&mut state, slot);
-        // Whoever has begun it may keep it for long before it is dropped.
+        // The owner may keep the transaction for long before it is dropped, so free its lists.
         state.redo = Vec::new();
         if let Some(reads) = &self.reads {
             *reads.lock() = ReadSet::default();
@@ -416,7 +418,7 @@ impl Transaction {
         self.release(&undone);
     }
 
-    /// Ends a transaction whose commit is queued and not finished: its records keep its word, and
+    /// Ends a transaction whose commit is queued and not finished. Its records keep its word, and
     /// its slot is never reused.
     fn leave_undecided(&self, state: &mut TxnState) {
         state.ended = true;
@@ -434,7 +436,7 @@ impl Transaction {
         state.entries = Vec::new();
         state.entries_heap = 0;
         state.rare = None;
-        // Also if its commit panicked with the slot in hand.
+        // This is needed also if its commit panicked while it held the slot.
         self.release_locks(state, self.hints.own());
         if let Some(slot) = slot {
             slot.stamped();

@@ -1,9 +1,9 @@
 //! Work that few transactions do: bulk loads, changes of definitions, updates of keys, deferred
 //! checks.
 //!
-//! Its state is behind one pointer of the transaction's state: a transaction without such work
-//! creates and drops no list for it. The cost of a short transaction depends on the bytes of code
-//! on its path.
+//! One pointer of the transaction's state leads to the state of this work. A transaction without
+//! such work creates and drops no lists for it. The cost of a short transaction depends on the
+//! bytes of code on its path.
 
 use super::TxnState;
 use super::deferred::{ConstraintModes, DeferredChecks};
@@ -15,22 +15,22 @@ use strandline_base::RangeNo;
 use strandline_storage::file::data_file::DataFile;
 use strandline_tail::schema::StorageSchema;
 
-/// See the module's documentation.
+/// The rare work; see the module's documentation.
 #[derive(Default)]
 pub(crate) struct RareWork {
     /// keys of rows that the transaction updated
     pub(crate) moved: MovedKeys,
-    /// checks of constraints that wait for its end
+    /// checks of constraints that wait for the transaction's end
     pub(super) deferred: DeferredChecks,
     /// storages that got columns, with their schemas before, for rollback
     pub(super) grown: Vec<(Arc<Store>, Arc<StorageSchema>)>,
-    /// secondary indexes that it has made, for rollback
+    /// secondary indexes that the transaction created, for rollback
     pub(super) built: Vec<(Arc<Store>, Arc<StoredIndex>)>,
     /// bulk-loaded ranges
     pub(crate) loads: Vec<Load>,
 }
 
-/// A bulk-loaded range. A rollback finds all it needs in the range: nothing is kept per row.
+/// A bulk-loaded range. A rollback finds all it needs in the range; nothing is kept per row.
 pub(crate) struct Load {
     /// removed on rollback
     pub(crate) file: Arc<DataFile>,
@@ -38,7 +38,7 @@ pub(crate) struct Load {
     pub(crate) range: RangeNo,
 }
 
-/// How much of it there is at a savepoint.
+/// The lengths of the lists at a savepoint.
 #[derive(Clone, Default)]
 pub(super) struct RareMark {
     moved: usize,
@@ -50,7 +50,7 @@ pub(super) struct RareMark {
 }
 
 impl RareMark {
-    /// Before anything was done.
+    /// The mark before any work.
     pub const START: Self = Self {
         moved: 0,
         loads: 0,
@@ -62,7 +62,7 @@ impl RareMark {
 }
 
 impl RareWork {
-    /// Whether nothing is left of it that a rollback would undo.
+    /// Whether there is no work left that a rollback would undo.
     pub(super) fn is_undone(&self) -> bool {
         let is_empty = self.loads.is_empty() && self.grown.is_empty() && self.built.is_empty();
         is_empty && self.moved.len() == 0
@@ -90,7 +90,7 @@ impl RareWork {
         }
     }
 
-    /// Takes the keys entered since `mark` out of the indexes.
+    /// Removes the keys entered since `mark` from the indexes.
     #[cold]
     pub(super) fn take_back_keys(&mut self, mark: &RareMark) {
         self.moved.take_back(mark.moved);
@@ -104,7 +104,7 @@ impl RareWork {
         }
     }
 
-    /// Undoes the loads and the changes of definitions since `mark`; the rows are undone.
+    /// Undoes the loads and the changes of definitions since `mark`; their rows are undone already.
     #[cold]
     pub(super) fn undo(&mut self, mark: &RareMark) {
         for load in self.loads.drain(mark.loads..) {
@@ -118,7 +118,7 @@ impl RareWork {
         }
     }
 
-    /// Goes back to the checks and the modes of constraints at `mark`.
+    /// Restores the checks and the modes of constraints at `mark`.
     #[cold]
     pub(super) fn go_back_in_checks(&mut self, mark: &RareMark) {
         self.deferred.go_back(mark.deferred, mark.modes.clone());
@@ -126,19 +126,19 @@ impl RareWork {
 }
 
 impl TxnState {
-    /// The rare work, to be added to.
+    /// The rare work, for additions.
     pub(crate) fn rare_work(&mut self) -> &mut RareWork {
         self.rare.get_or_insert_default()
     }
 
-    /// How much rare work there is.
+    /// The mark of the present lengths.
     pub(super) fn rare_mark(&self) -> RareMark {
         self.rare
             .as_ref()
             .map_or(RareMark::START, |rare| rare.mark())
     }
 
-    /// Whether it has loaded ranges in bulk.
+    /// Whether the transaction has loaded ranges in bulk.
     #[inline]
     pub(super) fn has_loads(&self) -> bool {
         self.rare
@@ -146,7 +146,7 @@ impl TxnState {
             .is_some_and(|rare| !rare.loads.is_empty())
     }
 
-    /// Whether deferred checks are listed, passed ones included.
+    /// Whether there are deferred checks, passed ones included.
     #[inline]
     pub(super) fn has_deferred(&self) -> bool {
         let rare = self.rare.as_ref();

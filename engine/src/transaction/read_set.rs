@@ -2,7 +2,7 @@
 //! \[L-Store §5.1.1: read validation\].
 //!
 //! Reads are logical: they include keys that had no row, and rows inserted later that satisfy a
-//! scan's predicate. Reads of the past (AS OF) cannot change and are not noted.
+//! scan's predicate. Reads of the past (AS OF) cannot change and are not recorded.
 
 use super::Transaction;
 use crate::catalog::{TableDef, column_of};
@@ -17,14 +17,14 @@ pub struct KeyRead {
     pub table: TableId,
     /// its rows
     pub store: Arc<Store>,
-    /// of which index
+    /// the index of the look-up
     pub index: Arc<StoredIndex>,
     /// the key
     pub values: Vec<Value>,
 }
 
 impl KeyRead {
-    /// Whether `key` is the one.
+    /// Whether `key` is the looked-up key.
     pub fn is(&self, key: &[Value]) -> bool {
         StoredIndex::are_duplicates(&self.values, key, self.index.nulls_are_equal())
     }
@@ -42,7 +42,7 @@ pub struct ScanRead {
     pub bounds: Vec<ColumnPredicate>,
     /// the predicate, second part
     pub filters: Vec<Arc<dyn RowFilter>>,
-    /// whether every version was read, so that each change of a row makes a difference
+    /// whether every version was read, so that each change of a row counts
     pub every_version: bool,
 }
 
@@ -61,7 +61,7 @@ impl ReadSet {
         self.keys.is_empty() && self.scans.is_empty()
     }
 
-    /// Notes a looked-up key; once if it is looked up several times in a row.
+    /// Records a looked-up key; once if it is looked up several times in a row.
     pub fn note_key(
         &mut self,
         table: TableId,
@@ -84,7 +84,7 @@ impl ReadSet {
         }
     }
 
-    /// The tables read, with the storages they had.
+    /// The tables read, with the storages that they had.
     pub fn tables(&self) -> impl Iterator<Item = (TableId, &Arc<Store>)> {
         let keys = self.keys.iter().map(|key| (key.table, &key.store));
         keys.chain(self.scans.iter().map(|scan| (scan.table, &scan.store)))
@@ -92,12 +92,12 @@ impl ReadSet {
 }
 
 impl Transaction {
-    /// Whether it notes its reads: a serializable transaction does.
+    /// Whether the transaction records its reads: only a serializable one does.
     pub fn notes_reads(&self) -> bool {
         self.reads.is_some()
     }
 
-    /// Notes that a serializable transaction has looked up a key.
+    /// Records a looked-up key of a serializable transaction.
     pub(crate) fn note_key(
         &self,
         table: &TableDef,
@@ -110,7 +110,7 @@ impl Transaction {
         }
     }
 
-    /// Notes that a serializable transaction scans a table, or all versions of its rows.
+    /// Records a serializable transaction's scan of a table, or of all versions of its rows.
     pub(crate) fn note_scan(
         &self,
         table: &TableDef,

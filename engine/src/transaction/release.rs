@@ -1,13 +1,13 @@
 //! Releases the memory of undone writes: the tombstones' pages are freed at once.
 //!
 //! A rollback, of a transaction or to a savepoint, turns records into tombstones. If nothing else
-//! is pending, no merge removes them. So the rollback releases their memory itself (see
-//! `strandline_tail::release`), after its locks have ended and with the transaction unlocked:
-//! others continue meanwhile.
+//! is pending, no merge removes them. So the rollback itself releases their memory (see
+//! `strandline_tail::release`). It does so after its locks have ended and with the transaction
+//! unlocked, so that others continue.
 //!
-//! A release looks at all records of a tail. It runs only where enough tombstones justify the
-//! visit. Fewer than [`RELEASED_MIN`] tombstones, or tombstones that are a small part of a tail's
-//! records, wait for the next checkpoint that finds the range due.
+//! A release examines all records of a tail. It runs only where enough tombstones justify this.
+//! Fewer than [`RELEASED_MIN`] tombstones, or a small part of a tail's records, wait for the next
+//! checkpoint that finds the range due.
 
 use super::footprint::Touched;
 use super::{Transaction, TxnState};
@@ -16,20 +16,20 @@ use crate::store::TableStore;
 use std::sync::atomic::Ordering;
 use strandline_base::{RowId, StorageId};
 
-/// Undone writes below which the tombstones wait for a checkpoint.
+/// With fewer undone writes, the tombstones wait for a checkpoint.
 const RELEASED_MIN: usize = 256;
 
 /// The tombstones that a rollback has left.
 #[must_use = "its memory is not free yet"]
 pub(super) struct Undone {
-    /// records and rows
+    /// number of undone records and rows
     writes: usize,
     ranges: Vec<Touched>,
 }
 
 impl Undone {
-    /// The tombstones that undoing all writes after the first `written` will leave; `bytes`: memory
-    /// of the writes before.
+    /// The tombstones that will remain when all writes after the first `written` are undone.
+    /// `bytes` is the memory of the writes before.
     pub fn of(state: &mut TxnState, written: usize, bytes: usize) -> Self {
         Self {
             writes: state.written.len() - written,
@@ -39,7 +39,7 @@ impl Undone {
 }
 
 impl Transaction {
-    /// Notes a change of `row` that takes `bytes`; it is the last one in the list of writes.
+    /// Records a change of `row` that takes `bytes`; it is the last one in the list of writes.
     #[inline]
     pub(crate) fn note_write(
         &self,
@@ -60,7 +60,7 @@ impl Transaction {
         self.unpaid.store(unpaid + bytes, Ordering::Relaxed);
     }
 
-    /// Releases the memory of the undone writes. Called with nothing locked.
+    /// Releases the memory of the undone writes. The caller holds no lock.
     pub(super) fn release(&self, undone: &Undone) {
         if undone.writes < RELEASED_MIN {
             return;
@@ -73,7 +73,7 @@ impl Transaction {
             }
         }
         if has_released {
-            // Scans between two batches hold pages, too.
+            // Scans between two batches hold pages too.
             self.db.open_readers.let_go();
         }
     }

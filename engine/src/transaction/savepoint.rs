@@ -1,9 +1,9 @@
-//! Savepoints: going back to a point within a transaction.
+//! Savepoints: rolling back to a point within a transaction.
 //!
-//! Records written since become tombstones, the redo buffer is cut, and the locks taken since end:
-//! row locks with their records, storages and the catalog by name. Transactions that wait for it
-//! then look again, while it continues. The rollback of a whole transaction undoes its changes in
-//! the same way.
+//! Records written since become tombstones, the redo buffer is truncated, and the locks taken since
+//! end: row locks with their records, and explicit locks on storages and the catalog. Transactions
+//! that wait for this one then look again, while it continues. The rollback of a whole transaction
+//! undoes its changes in the same way.
 
 use super::lists::shrink_lists;
 use super::rare_work::RareMark;
@@ -16,8 +16,8 @@ use std::sync::Arc;
 use strandline_base::{CommitTs, Result};
 use strandline_txn::StartWord;
 
-/// A storage that a transaction is registered with. One that it writes first and changes the
-/// definition of later is there twice.
+/// A storage with which a transaction is registered. It is listed twice if the transaction first
+/// wrote it and later changed its definition.
 pub(super) struct HeldStore {
     pub store: Arc<Store>,
     pub hold: Hold,
@@ -28,7 +28,7 @@ pub(super) struct HeldStore {
 pub struct Savepoint {
     redo: usize,
     written: usize,
-    /// bytes of memory that they take
+    /// memory of the writes in bytes
     bytes: usize,
     entries: usize,
     rare: RareMark,
@@ -87,8 +87,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Ends the holds on storages and the catalog taken since the savepoint; whether there were
-    /// any.
+    /// Ends the holds on storages and the catalog taken since the savepoint; returns whether there
+    /// were any.
     fn release_since(&self, state: &mut TxnState, savepoint: &Savepoint) -> bool {
         let word = state.own_word();
         let locks_ddl = state.locks_ddl && !savepoint.locks_ddl;
@@ -117,12 +117,12 @@ impl Transaction {
     }
 }
 
-/// Removes the entries from the given positions on from the indexes. Must run before the rollback
-/// is visible to others, so that no later writer of the rows relies on an entry.
+/// Removes the index entries from the given positions on. It must run before the rollback is
+/// visible to others, so that no later writer of the rows relies on an entry.
 pub(super) fn take_back_keys(state: &mut TxnState, entries: usize, mark: &RareMark) {
     for (key, bytes, row) in state.entries.drain(entries..) {
         state.entries_heap -= bytes.heap_bytes();
-        // An entry that stays leads to a row that nobody sees.
+        // An entry that remains leads to a row that is visible to no transaction.
         let _ = key.index.retire(&bytes, row, CommitTs::ZERO);
     }
     if let Some(rare) = &mut state.rare {
@@ -130,7 +130,7 @@ pub(super) fn take_back_keys(state: &mut TxnState, entries: usize, mark: &RareMa
     }
 }
 
-/// Turns everything from the given positions on into nothing.
+/// Undoes all work from the given positions on.
 pub(super) fn undo(state: &mut TxnState, written: usize, mark: &RareMark) {
     if let Some(rare) = &state.rare {
         rare.forget_loads(mark);

@@ -1,4 +1,4 @@
-//! Interleavings of commits, snapshots and definition changes that only the inside can bring about.
+//! Interleavings of commits, snapshots and definition changes that need access to internals.
 
 use super::commit::{Appended, CommittingSlot};
 use super::validation::Validation;
@@ -83,7 +83,7 @@ fn has_table(catalog: &Catalog) -> bool {
     catalog.table("public", "t").is_some()
 }
 
-/// A commit of `txn` that has been appended to the log and goes no further for now.
+/// A commit of `txn` that has been appended to the log and stops there for now.
 fn append(txn: &Transaction) -> (TxnSlot, Appended<'_>) {
     let mut state = txn.state.lock();
     let slot = state.slot.take().expect("it has written");
@@ -106,7 +106,7 @@ fn a_snapshot_that_sees_a_definition_change_has_its_catalog() {
     let before = reader.begin_statement().expect("statement");
     assert!(before.snapshot_ts() < ts);
     assert!(!has_table(&reader.catalog()) && !has_table(&db.catalog()));
-    // Another committer syncs for both and finishes both, before our own thread goes on.
+    // Another committer syncs for both and finishes both before this thread continues.
     db.wal().wait_durable(end).expect("durable");
     db.txns().finish_through(end.0);
     let after = reader.begin_statement().expect("statement");
@@ -124,7 +124,7 @@ fn a_definition_change_whose_commit_fails_is_nobodys() {
     create(&ddl);
     let appended = append(&ddl);
     let ts = appended.1.ts;
-    // A relaxed commit behind it, which finishes as soon as it is the next in line.
+    // A relaxed commit behind it, which finishes as soon as it is next in line.
     let relaxed = db.txns().begin().expect("begin");
     db.wal()
         .append(&mut [0; 16], &mut |_, end| {
@@ -190,7 +190,7 @@ fn bulk_load(txn: &Arc<Transaction>, values: std::ops::Range<i64>) {
     statement.finish().expect("keys");
 }
 
-/// The rows of table `t` in the database that a kill leaves.
+/// The number of rows of table `t` in the database after a kill.
 fn rows_after_kill(disk: &SimDisk) -> usize {
     let db = open(&disk.after_kill());
     let request = ScanRequest {
@@ -227,14 +227,14 @@ fn a_checkpoint_waits_for_a_load_that_is_finished_and_not_complete() {
     let load = begin(&db);
     bulk_load(&load, 0..5000);
     let appended = append(&load);
-    // A later commit finishes both, and is complete first.
+    // A later commit finishes both and is complete first.
     let later = begin(&db);
     insert(&later, 5000..5001);
     later.commit().expect("commit");
     assert!(db.stable() > appended.1.ts);
     thread::scope(|scope| {
         let checkpoint = scope.spawn(|| db.checkpoint(false).expect("checkpoint"));
-        // It may not come to its end now; if it does, it has missed the load.
+        // It should not complete now; if it does, it has missed the load.
         for _ in 0..20_000 {
             if checkpoint.is_finished() {
                 break;
@@ -272,7 +272,7 @@ fn a_load_keeps_nothing_per_row_and_is_rolled_back_all_the_same() {
     assert_eq!((keys(), rows_after_kill(&disk)), (5000, 5000));
 }
 
-/// A database with table `t`, which an open transaction writes.
+/// A database with table `t` and an open transaction that writes it.
 fn written() -> (Arc<Db>, Arc<Store>, Arc<Transaction>) {
     let db = with_table(&SimDisk::new(4));
     let store = db.store(table(&db).storage).expect("store");
@@ -291,7 +291,7 @@ fn wait_until(condition: impl Fn() -> bool) {
     panic!("it never came to that");
 }
 
-/// A transaction that waits for others no longer than that.
+/// A transaction whose waits for others last `milliseconds` at most.
 pub(super) fn begin_with_timeout(db: &Arc<Db>, milliseconds: u64) -> Arc<Transaction> {
     let options = TxnOptions {
         lock_timeout: Some(Duration::from_millis(milliseconds)),
@@ -305,7 +305,7 @@ fn a_definition_change_lets_no_new_writer_pass() {
     let (db, store, writer) = written();
     let (db, store, ddl) = (&db, &store, begin(&db));
     let ddl = &ddl;
-    // If this fails the writer ends, and with it the wait for it.
+    // If this fails, the writer ends, and so does the wait for it.
     thread::scope(move |scope| {
         let change = scope.spawn(|| {
             alter(ddl).expect("altered");
@@ -347,7 +347,8 @@ fn a_cycle_through_a_waiting_definition_change_is_a_deadlock() {
     let failed: Vec<Error> = thread::scope(|scope| {
         let change = scope.spawn(|| alter(&ddl).and_then(|()| ddl.commit()).err());
         wait_until(|| store.is_claimed());
-        // The newcomer waits for the change, that for the writer, and the writer for the newcomer.
+        // The newcomer waits for the change, the change for the writer, and the writer for the
+        // newcomer.
         let second = scope.spawn(|| {
             let result = newcomer.lock_store(&store).err();
             newcomer.rollback();
@@ -411,7 +412,7 @@ fn speculative_transactions_see_and_change_what_is_pre_committed() {
     assert!(has(&reader, 2) && !has(&reader, 1));
     assert!(change(&writer, 2, 3).expect("on top of what is pre-committed"));
     assert!(db.stable() < appended.1.ts);
-    // Each of them makes durable what it depends on.
+    // Each reader makes its dependencies durable.
     reader
         .commit()
         .expect("a reader waits for what it has read");
@@ -456,7 +457,7 @@ fn a_speculative_writer_waits_no_longer_than_for_the_pre_commit() {
     let waiting = thread::spawn({
         let second = speculative(&db);
         move || {
-            // It began before: the version is newer than its snapshot, so it looks again.
+            // It began earlier, so the version is newer than its snapshot and it looks again.
             let mut changed = change(&second, 1, 5);
             while changed.is_err() {
                 changed = change(&second, 1, 5);
@@ -482,7 +483,7 @@ fn a_speculative_writer_waits_no_longer_than_for_the_pre_commit() {
     assert!(has(&begin(&db), 5));
 }
 
-/// What commits between the two looks of a validation is seen by the second, under the log's lock.
+/// The second look of a validation, under the log's lock, sees commits between the two looks.
 #[test]
 fn a_commit_during_a_validation_is_not_missed() {
     type Other = fn(&Arc<Transaction>);
@@ -532,7 +533,8 @@ fn a_commit_during_a_validation_is_not_missed() {
     }
 }
 
-/// Who wants a key that a pre-committed transaction has inserted waits until that is durable.
+/// A transaction that wants a key inserted by a pre-committed transaction waits until that one is
+/// durable.
 #[test]
 fn uniqueness_waits_for_pre_committed_transactions() {
     let db = with_table(&SimDisk::new(24));
@@ -555,7 +557,8 @@ fn uniqueness_waits_for_pre_committed_transactions() {
     assert_eq!(error.sqlstate(), SqlState::UNIQUE_VIOLATION);
 }
 
-/// Stable passes an aborted commit with a relaxed one behind it: that is no proof for a reader.
+/// The stable timestamp passes an aborted commit with a relaxed one behind it. For a reader this
+/// does not prove durability.
 #[test]
 fn a_speculative_reader_falls_with_what_stable_has_passed() {
     let disk = SimDisk::new(25);
@@ -580,8 +583,8 @@ fn a_speculative_reader_falls_with_what_stable_has_passed() {
     slot.stamped();
 }
 
-/// A writer that waits for a row goes on when the row's holder goes back to its savepoint, and
-/// the holder may then wait for the writer: that is no deadlock.
+/// A writer that waits for a row continues when the row's holder rolls back to its savepoint. The
+/// holder may then wait for the writer, which is not a deadlock.
 #[test]
 fn going_back_to_a_savepoint_wakes_those_who_wait_for_its_locks() {
     let db = with_table(&SimDisk::new(23));
@@ -602,7 +605,7 @@ fn going_back_to_a_savepoint_wakes_those_who_wait_for_its_locks() {
             state.slot.as_ref().expect("it has written").is_waited_for()
         });
         holder.rollback_to(&savepoint).expect("open");
-        // Its row has another key by then.
+        // The row has another key by then.
         let changed = loop {
             match change(&holder, 2, 22) {
                 Err(error) if error.sqlstate() == SqlState::SERIALIZATION_FAILURE => {}
@@ -617,7 +620,7 @@ fn going_back_to_a_savepoint_wakes_those_who_wait_for_its_locks() {
     assert!(has(&after, 12) && has(&after, 21) && !has(&after, 11));
 }
 
-/// An update that leaves a key as it is does not touch its index.
+/// An update that leaves a key unchanged does not touch the key's index.
 #[test]
 fn a_key_that_stays_is_not_entered_again() {
     let db = with_table(&SimDisk::new(26));
@@ -638,7 +641,7 @@ fn a_key_that_stays_is_not_entered_again() {
     assert!(has(&begin(&db), 1));
 }
 
-/// Bytes of an index, whenever a range has been entered.
+/// Bytes of an index after each range has been entered.
 struct IndexBytes(Arc<StoredIndex>, Mutex<Vec<usize>>);
 
 impl BuildObserver for IndexBytes {
@@ -666,7 +669,7 @@ fn an_index_that_is_built_from_rows_takes_its_memory_at_once() {
         seen.len() > 3 && seen.iter().all(|bytes| *bytes == seen[0]),
         "{seen:?}"
     );
-    // Rows without a key leave no room that nobody uses.
+    // Rows without a key leave no unused capacity.
     let bytes = index.index.memory_bytes();
     index.index.retain(&mut |_, _| false).expect("emptied");
     index.index.expect_entries(ROWS as usize);

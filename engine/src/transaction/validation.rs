@@ -1,31 +1,31 @@
 //! Validation of a serializable transaction's reads \[L-Store §5.1.1\].
 //!
-//! The transaction read at snapshot s and is about to commit at c, later than everything committed
-//! so far. It is serializable at c if each of its reads, repeated now, gives the same result as at
-//! s: then the whole transaction could have run at c. So the commits of others in (s, c) are
-//! compared with its reads:
+//! The transaction read at snapshot s and is about to commit at c, later than all commits so far.
+//! It is serializable at c if each of its reads, repeated now, gives the same result as at s: the
+//! whole transaction could then have run at c. So the commits of others in (s, c) are compared with
+//! its reads:
 //! * a key: the row that has it must be the same (or still none), and unchanged;
-//! * a scan: no row may have come under its predicate, left it, or changed in a column read while
-//!   under it. That includes phantoms, and rows that a merge has taken into base meanwhile.
+//! * a scan: no row may have begun to satisfy its predicate, ceased to, or changed in a column read
+//!   while it satisfied it. This includes phantoms, and rows that a merge has moved into base.
 //!
-//! Versions between that of s and that of now do not matter. The transaction's own changes are left
-//! out of both sides. A transaction that wrote nothing needs no validation: it is serializable at
-//! s, because transactions that wrote are serializable in commit order.
+//! Versions between those of s and of now do not matter. The transaction's own changes are left out
+//! on both sides. A transaction that wrote nothing needs no validation: it is serializable at s,
+//! because transactions that wrote are serializable in commit order.
 //!
-//! The work is done in two steps. [`Validation::begin`] looks at everything committed or
-//! pre-committed, with no lock held. [`Validation::finish`] runs under the log's lock, where no
-//! other transaction can commit, and looks only at rows of commits that came since (see
-//! `db::commit_watch`).
+//! The work is done in two steps. [`Validation::begin`] examines all commits and pre-commits, with
+//! no lock held. [`Validation::finish`] runs under the log's lock, where no other transaction can
+//! commit. It examines only rows of commits since `begin` (see `db::commit_watch`).
 //!
 //! Invariants:
 //! 1. No timestamp is drawn between `finish` and the transaction's own.
-//! 2. The transaction's snapshot stays registered: the versions of s can be read.
+//! 2. The transaction's snapshot stays registered, so the versions of s can be read.
 //!
-//! Lock order: the log's lock → `CommitWatches` and whatever point reads take.
+//! Lock order: the log's lock → `CommitWatches` and the locks that point reads take.
 //!
-//! Differences from the paper: it validates each version read; we repeat the reads, which finds
-//! phantoms by the same means and lets versions change back. Pre-committed transactions are taken
-//! as committed: they abort only if the log fails, and then so does this one.
+//! Differences from the paper: it validates each version read. Here the reads are repeated, which
+//! finds phantoms in the same way and accepts a version that has been restored. Pre-committed
+//! transactions are taken as committed: they abort only if the log fails, and then this one fails
+//! too.
 
 use super::read_set::{KeyRead, ReadSet, ScanRead};
 use crate::catalog::TableDef;
@@ -43,7 +43,7 @@ use strandline_base::{CommitTs, Error, ErrorKind, Result, RowId, SqlState, Stora
 use strandline_column::types::{array_of, arrow_type};
 use strandline_txn::{StartWord, Visibility};
 
-/// Rows compared before their filters are evaluated, together.
+/// The number of rows whose filters are evaluated together.
 const BATCH_ROWS: usize = 1024;
 
 /// A running validation.
@@ -56,8 +56,8 @@ pub struct Validation<'a> {
 }
 
 impl<'a> Validation<'a> {
-    /// Looks at everything that others committed after `snapshot`; 40001 if it contradicts
-    /// `reads`. `own`: the transaction's word.
+    /// Examines all commits of others after `snapshot`; 40001 if one contradicts `reads`. `own` is
+    /// the transaction's word.
     pub fn begin(
         db: &'a Db,
         reads: &'a ReadSet,
@@ -71,7 +71,7 @@ impl<'a> Validation<'a> {
             own,
             watch: db.commit_watches.watch(),
         };
-        // Orders what follows after every commit that was queued before the watch began.
+        // Orders the following reads after every commit that was queued before the watch began.
         db.txns().queued();
         validation.check_definitions()?;
         for key in &reads.keys {
@@ -91,8 +91,8 @@ impl<'a> Validation<'a> {
         Ok(validation)
     }
 
-    /// Looks at the commits since `begin`. The caller holds the log's lock and draws the
-    /// transaction's timestamp before it lets go.
+    /// Examines the commits since `begin`. The caller holds the log's lock and draws the
+    /// transaction's timestamp before it releases the lock.
     pub fn finish(&self) -> Result<()> {
         for record in self.watch.take() {
             let (_, operations) = redo::decode(&record, "a commit of this run")?;
@@ -123,7 +123,8 @@ impl<'a> Validation<'a> {
         Ok(())
     }
 
-    /// A bulk load into a table that was read: its rows are not looked at under the log's lock.
+    /// A bulk load into a table that was read is a conflict: its rows are not examined under the
+    /// log's lock.
     fn check_load(&self, storage: StorageId) -> Result<()> {
         match self.reads.tables().find(|(_, s)| s.id() == storage) {
             Some((_, store)) => Err(self.conflict(store)),
@@ -131,7 +132,7 @@ impl<'a> Validation<'a> {
         }
     }
 
-    /// The tables read must still be the same rows.
+    /// Checks that the tables read still have the same storages.
     fn check_definitions(&self) -> Result<()> {
         let catalog = self.db.catalogs.at(CommitTs::MAX)?;
         for (table, store) in self.reads.tables() {
@@ -143,13 +144,13 @@ impl<'a> Validation<'a> {
         Ok(())
     }
 
-    /// Whether the storage is held by this transaction alone, which has replaced or dropped it, or
-    /// has made it and not committed yet.
+    /// Whether this transaction holds the storage exclusively: it has replaced or dropped it, or
+    /// created it and not committed yet.
     fn is_own_change(&self, store: &Store) -> bool {
         store.is_exclusive_to(self.own)
     }
 
-    /// The same rows must have the key, unchanged.
+    /// Checks that the same row has the key, unchanged.
     fn check_key(&self, key: &KeyRead) -> Result<()> {
         let Some(index) = self.current_index(key)? else {
             return Err(self.conflict(&key.store));
@@ -175,7 +176,7 @@ impl<'a> Validation<'a> {
         Ok(())
     }
 
-    /// The index that writers enter their keys into by now; None if it has been dropped.
+    /// The index into which writers enter their keys by now; None if it has been dropped.
     fn current_index(&self, key: &KeyRead) -> Result<Option<Arc<StoredIndex>>> {
         let (store, index) = (&key.store, &key.index);
         let catalog = self.db.catalogs.at(CommitTs::MAX)?;
@@ -244,7 +245,7 @@ impl<'a> Validation<'a> {
     }
 }
 
-/// Sees commits and pre-commits of others up to `ts`, and nothing of this transaction.
+/// The view of commits and pre-commits of others up to `ts`, without this transaction's changes.
 fn of_others(ts: CommitTs) -> Visibility {
     Visibility {
         ts,

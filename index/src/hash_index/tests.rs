@@ -1,4 +1,4 @@
-//! The index against a map of sets, its edges, and adders in two threads.
+//! The index against a map of sets, edge cases, and two threads that add entries.
 
 use super::*;
 use crate::hash_integer;
@@ -30,7 +30,8 @@ fn agrees_with_a_map_of_sets() {
         let mut rng = Rng::new(seed);
         let index = HashIndex::new();
         let mut model: BTreeMap<u64, BTreeSet<RowId>> = BTreeMap::new();
-        // Few hashes: many rows each. Some agree in shard and tag, differing in the lowest bit.
+        // Few hashes with many rows each. Some have the same shard and tag and differ in the lowest
+        // bit.
         let hashes: Vec<u64> = (0..1 + rng.below(40))
             .map(|i| hash_integer(i as i64 / 2) ^ (i & 1))
             .collect();
@@ -143,7 +144,7 @@ fn memory_follows_the_entries_and_is_counted() {
     }
     let full = index.memory_bytes();
     assert!(full > 200_000 * 16 && counted() == full + empty);
-    // Most go at once, then one by one.
+    // Most entries are removed at once, and then the rest one by one.
     index.retain(|key, row| {
         assert_eq!(key, hash(row.0));
         row.0 % 20 == 0

@@ -1,4 +1,4 @@
-//! Equal values hash alike; everything that differs spreads.
+//! Equal values have equal hashes, and different values spread evenly.
 
 use super::*;
 use std::collections::HashSet;
@@ -82,8 +82,8 @@ fn the_split_between_columns_and_their_order_matter() {
     assert!(!nulls.contains(&numbers(0, 0)));
 }
 
-/// Counts how the hashes fall into 1,024 cells by some ten of their bits; a chi-square far above
-/// the 1,023 expected means that keys pile up.
+/// Counts the hashes in 1,024 cells, which some ten of their bits choose. A chi-square far above
+/// the expected 1,023 means that keys cluster.
 fn spread(name: &str, hashes: impl Iterator<Item = u64> + Clone) {
     for shift in [0, 20, 51, 54] {
         let mut cells = vec![0_u64; 1024];
@@ -97,7 +97,7 @@ fn spread(name: &str, hashes: impl Iterator<Item = u64> + Clone) {
             .iter()
             .map(|&c| (c as f64 - mean).powi(2) / mean)
             .sum();
-        // Bijective hashes of sequences may fall more evenly than random ones.
+        // Bijective hashes of sequences may be more even than random ones.
         assert!(
             chi < 1023.0 + 6.0 * (2.0 * 1023.0_f64).sqrt(),
             "{name}, bit {shift}: {chi}"

@@ -3,12 +3,12 @@
 use super::node::{DescentStep, Node, NodeId, Probe};
 use super::tree::Tree;
 
-/// Descents before a node counts as lost: concurrent changes may free the node that a descent
+/// Descents before a node counts as lost. Concurrent changes may free the node that a descent
 /// arrives at.
 const ATTEMPTS: usize = 100;
 
 impl Tree {
-    /// Appends a line for every damage. Other threads may change the tree meanwhile.
+    /// Appends a line for every damage. Other threads may change the tree at the same time.
     pub fn check(&self, damage: &mut Vec<String>) {
         let changes = self.changes();
         let mut entries = 0;
@@ -26,7 +26,7 @@ impl Tree {
         }
     }
 
-    /// Checks the nodes of a level one by one; returns whether it has come to the end.
+    /// Checks the nodes of a level one by one; returns whether it reached the end.
     fn check_level(
         &self,
         level: u8,
@@ -51,8 +51,7 @@ impl Tree {
         true
     }
 
-    /// A copy of the node of `level` that covers these bytes, unless the descent comes to one that
-    /// has been freed.
+    /// A copy of the node of `level` that covers `key`; None if the descent meets a freed node.
     fn copy_of(&self, level: u8, key: &[u8]) -> Option<Node> {
         let probe = Probe::At(key);
         let mut id = self.descend_once(level, probe)?;
@@ -70,7 +69,7 @@ impl Tree {
         }
     }
 
-    /// Checks that the children of an inner node begin at its separators.
+    /// Checks that the children of an inner node begin at the node's separators.
     fn check_children(&self, node: &Node, damage: &mut Vec<String>) {
         let (children, fences) = (node.children.len(), node.entries.len());
         if children != fences || children == 0 {
@@ -90,7 +89,7 @@ impl Tree {
         }
     }
 
-    /// Whether a child that a node has named begins at `fence`, or has been joined since.
+    /// Whether a child of a node begins at `fence`, or has been joined since.
     fn begins_at(&self, level: u8, child: NodeId, fence: &[u8]) -> bool {
         let begins = |node: &Node| node.level == level && *node.low == *fence;
         let is_there = if level == 0 {

@@ -1,7 +1,7 @@
 //! Cursors over the entries of a range, in both directions.
 //!
-//! A cursor copies the leaf's entries that are in its range, under the leaf's latch, and keeps the
-//! fence at which it continues. It holds no latch and no position within a node between two calls.
+//! A cursor copies a leaf's entries within its range, under the leaf's latch, and keeps the fence
+//! at which it continues. Between two calls it holds no latch and no position within a node.
 
 use super::entries::{Entries, EntryBytes};
 use super::node::Probe;
@@ -10,24 +10,24 @@ use crate::access_method::{Cursor, Direction, KeyBytes, KeyRange};
 use std::ops::Range;
 use strandline_base::{Result, RowId};
 
-/// See the module's documentation.
+/// A cursor; see the module's documentation.
 pub(super) struct TreeCursor<'a> {
     tree: &'a Tree,
     direction: Direction,
-    /// where the rest of the range begins
+    /// the begin of the unread rest of the range
     from: Box<[u8]>,
-    /// where it ends
+    /// its end
     before: Option<Box<[u8]>>,
-    /// the rest has been read
+    /// whether the whole range has been read
     is_read: bool,
-    /// entries of the leaf that has been read last
+    /// entries of the last leaf read
     entries: Entries,
-    /// the positions of the entries that have not been returned
+    /// positions of the entries that have not been returned yet
     rest: Range<usize>,
 }
 
 impl<'a> TreeCursor<'a> {
-    /// Over the entries of a range.
+    /// A cursor over the entries of a range.
     pub fn new(tree: &'a Tree, range: &KeyRange, direction: Direction) -> Self {
         let bytes = |key: &KeyBytes| Box::from(key.as_slice());
         let from: Box<[u8]> = range.from.as_ref().map(bytes).unwrap_or_default();
@@ -43,7 +43,7 @@ impl<'a> TreeCursor<'a> {
         }
     }
 
-    /// Over the entries of a range behind one that such a cursor has given.
+    /// A cursor over the part of a range behind an entry that an earlier cursor has returned.
     ///
     /// # Errors
     /// XX000 if the row's number has more than 48 bits.
@@ -56,7 +56,7 @@ impl<'a> TreeCursor<'a> {
         let mut cursor = Self::new(tree, range, direction);
         let entry = EntryBytes::new(key.as_slice(), *row)?;
         match direction {
-            // The least bytes behind the entry.
+            // The smallest bytes behind the entry.
             Direction::Forward => cursor.from = [entry.as_slice(), &[0]].concat().into(),
             Direction::Backward => cursor.before = Some(entry.as_slice().into()),
         }
@@ -65,7 +65,7 @@ impl<'a> TreeCursor<'a> {
         Ok(cursor)
     }
 
-    /// The next entry's place in `entries`.
+    /// The position of the next entry in `entries`.
     #[inline]
     fn next_place(&mut self) -> Option<usize> {
         loop {

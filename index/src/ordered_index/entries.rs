@@ -1,32 +1,33 @@
 //! The entries of one node: byte strings in ascending order, each once, in one buffer.
 //!
-//! The buffer begins with the prefix that all entries have in common. The rests of the entries
-//! follow without gaps. An insertion moves the bytes behind it, at most a node's; splitting,
-//! joining and copying a node are copies of slices.
+//! The buffer begins with the common prefix of all entries. The remainders of the entries follow
+//! without gaps. An insertion moves the bytes behind it, at most a node's; splitting, joining and
+//! copying a node are copies of slices.
 //!
-//! An entry of a leaf is a key's bytes and the row's number in six bytes, big-endian: (key, row)
-//! pairs are ordered, and unique, as these byte strings are. No key's bytes begin with another's
-//! (see `ordered_key`), so the entries of a key are all entries that begin with its bytes.
+//! A leaf's entry is a key's bytes and the row's number in six bytes, big-endian. These byte
+//! strings are therefore ordered like (key, row) pairs, and unique like them. No key's bytes begin
+//! with another key's bytes (see `ordered_key`), so the entries of a key are all entries that begin
+//! with its bytes.
 
 use crate::access_method::KeyBytes;
 use std::cmp::Ordering;
 use std::ops::Range;
 use strandline_base::{Error, Result, RowId};
 
-/// Bytes of a row's number: a range's number has 32 bits and a slot 16.
+/// Bytes of a row's number: 32 bits for the range's number and 16 for the slot.
 pub(super) const ROW_BYTES: usize = 6;
 
-/// Free bytes that a growing buffer gets.
+/// Spare bytes of a buffer after it grows.
 const BYTES_STEP: usize = 512;
-/// Free places that a growing list of ends gets.
+/// Spare places of a list of ends after it grows.
 const ENDS_STEP: usize = 64;
 
-/// See the module's documentation.
+/// A node's entries; see the module's documentation.
 #[derive(Clone, Default)]
 pub(super) struct Entries {
     /// the prefix, then the entries' remainders
     bytes: Vec<u8>,
-    /// where the remainder of each entry ends
+    /// the end of each entry's remainder
     ends: Vec<u16>,
     prefix_len: u16,
 }
@@ -39,7 +40,7 @@ pub(super) struct EntryBytes {
 }
 
 impl EntryBytes {
-    /// The entry of a row under a key.
+    /// The entry of `row` with the key `key`.
     ///
     /// # Errors
     /// XX000 if the row's number has more than 48 bits.
@@ -69,13 +70,13 @@ impl EntryBytes {
         }
     }
 
-    /// Those of the key.
+    /// The key's bytes.
     pub fn key(&self) -> &[u8] {
         &self.as_slice()[..self.len - ROW_BYTES]
     }
 }
 
-/// A row's number as entries end with it.
+/// A row's number in the form that ends an entry.
 ///
 /// # Errors
 /// XX000 if it has more than 48 bits.
@@ -86,19 +87,19 @@ pub(super) fn row_bytes(row: RowId) -> Result<[u8; ROW_BYTES]> {
     }
 }
 
-/// The row that an entry's last bytes are of.
+/// The row number in the last bytes of an entry.
 fn row_of(bytes: [u8; ROW_BYTES]) -> RowId {
     let [a, b, c, d, e, f] = bytes;
     RowId(u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
 }
 
-/// How many bytes two strings begin with in common.
+/// The length of the common prefix of two strings.
 #[inline]
 pub(super) fn common_len(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// The shortest bytes that are greater than `left` and not greater than `right`, which is greater.
+/// The shortest bytes that are greater than `left` and at most `right`. `right` must be greater.
 pub(super) fn separator(left: &[u8], right: &[u8]) -> Box<[u8]> {
     let len = common_len(left, right) + 1;
     right[..len.min(right.len())].into()
@@ -129,20 +130,20 @@ impl Entries {
         entries
     }
 
-    /// Adds an entry behind the others, whose remainder is in two pieces.
+    /// Adds an entry behind the others; its remainder comes in two pieces.
     fn push_remainder(&mut self, head: &[u8], tail: &[u8]) {
         self.bytes.extend_from_slice(head);
         self.bytes.extend_from_slice(tail);
         self.ends.push(self.bytes.len() as u16);
     }
 
-    /// How many there are.
+    /// The number of entries.
     #[inline]
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
@@ -170,7 +171,7 @@ impl Entries {
         usize::from(before)
     }
 
-    /// What the entry has behind the prefix.
+    /// The bytes of an entry behind the prefix.
     #[inline]
     fn remainder(&self, at: usize) -> &[u8] {
         &self.bytes[self.start(at)..usize::from(self.ends[at])]
@@ -214,14 +215,14 @@ impl Entries {
         (KeyBytes::encoded(key), self.row(at))
     }
 
-    /// Whether an entry begins with these bytes.
+    /// Whether an entry begins with `bytes`.
     pub fn begins_with(&self, at: usize, bytes: &[u8]) -> bool {
         let common = bytes.len().min(usize::from(self.prefix_len));
         let (head, tail) = bytes.split_at(common);
         self.prefix()[..common] == *head && self.remainder(at).starts_with(tail)
     }
 
-    /// The place of `probe`, or where it would be.
+    /// The position of `probe`, or the position where it would be inserted.
     #[inline]
     pub fn search(&self, probe: &[u8]) -> std::result::Result<usize, usize> {
         let prefix = self.prefix();
@@ -245,13 +246,13 @@ impl Entries {
         Err(from)
     }
 
-    /// The first place whose entry is not less than `probe`.
+    /// The first position whose entry is not less than `probe`.
     #[inline]
     pub fn lower_bound(&self, probe: &[u8]) -> usize {
         self.search(probe).unwrap_or_else(|at| at)
     }
 
-    /// Bytes in use once `entry` is in as well.
+    /// Bytes in use after the insertion of `entry`.
     pub fn size_with(&self, entry: &[u8]) -> usize {
         if self.is_empty() {
             return entry.len() + 2;
@@ -261,12 +262,12 @@ impl Entries {
         self.size() + longer * (self.len() - 1) + entry.len() - common + 2
     }
 
-    /// Whether `entry` has the others' prefix.
+    /// Whether `entry` begins with the prefix of the others.
     pub fn shares_prefix(&self, entry: &[u8]) -> bool {
         entry.starts_with(self.prefix())
     }
 
-    /// Adds an entry at its place.
+    /// Inserts an entry at a position.
     pub fn insert(&mut self, at: usize, entry: &[u8]) {
         if self.is_empty() {
             *self = Self::of(&[entry]);
@@ -294,7 +295,7 @@ impl Entries {
         self.ends[at..].iter_mut().for_each(|end| *end += more);
     }
 
-    /// All entries keep as much of the prefix in their remainders as goes beyond `len`.
+    /// Shortens the prefix to `len` bytes; all remainders get the rest of the prefix.
     fn shorten_prefix(&mut self, len: usize) {
         let (kept, moved) = self.prefix().split_at(len);
         let bytes = self.bytes.len() + moved.len() * self.len() + BYTES_STEP;
@@ -305,7 +306,7 @@ impl Entries {
         *self = shortened;
     }
 
-    /// Removes the entry at a place.
+    /// Removes the entry at a position.
     pub fn remove(&mut self, at: usize) {
         let (start, end) = (self.start(at), usize::from(self.ends[at]));
         self.bytes.drain(start..end);
@@ -320,7 +321,7 @@ impl Entries {
         }
     }
 
-    /// Removes the entries whose places `keep` does not want; returns how many.
+    /// Removes the entries for whose positions `keep` returns false; returns their number.
     pub fn retain(&mut self, mut keep: impl FnMut(&Self, usize) -> bool) -> usize {
         let kept: Vec<bool> = (0..self.len()).map(|at| keep(self, at)).collect();
         let gone = kept.iter().filter(|kept| !**kept).count();
@@ -337,7 +338,7 @@ impl Entries {
         gone
     }
 
-    /// A copy of the entries of a range of places, with the same prefix.
+    /// A copy of the entries in a range of positions, with the same prefix.
     pub fn copy_of(&self, places: Range<usize>) -> Self {
         if places.is_empty() {
             return Self::default();
@@ -353,7 +354,7 @@ impl Entries {
         entries
     }
 
-    /// A copy of the entries of a range of places, with the longest prefix.
+    /// A copy of the entries in a range of positions, with their longest prefix.
     pub fn slice(&self, places: Range<usize>) -> Self {
         if places.is_empty() {
             return Self::default();
@@ -370,12 +371,12 @@ impl Entries {
         entries
     }
 
-    /// The prefix of these entries and of others behind them.
+    /// The length of the common prefix of these entries and of those `behind`.
     fn joint_prefix_len(&self, behind: &Self) -> usize {
         common_len(self.prefix(), behind.prefix())
     }
 
-    /// Bytes in use of these entries and of others behind them in one buffer.
+    /// Bytes in use if these entries and those `behind` were in one buffer.
     pub fn joint_size(&self, behind: &Self) -> usize {
         if self.is_empty() || behind.is_empty() {
             return self.size() + behind.size();
@@ -388,7 +389,7 @@ impl Entries {
         prefix + size(self) + size(behind)
     }
 
-    /// Adds others, which are all behind these.
+    /// Appends other entries, all of which are greater than these.
     pub fn append(&mut self, behind: Self) {
         if self.is_empty() {
             *self = behind;
@@ -405,9 +406,9 @@ impl Entries {
         }
     }
 
-    /// Where to split so that the parts have about as many bytes: of the places near the middle one
-    /// whose neighbours differ early, so that the separator is short and a key's entries stay
-    /// together.
+    /// The position for a split into parts of about equal size. Among the positions near the middle
+    /// it is one whose neighbours differ early. The separator is then short, and a key's entries
+    /// stay together.
     pub fn split_place(&self) -> usize {
         let half = usize::midpoint(usize::from(self.prefix_len), self.bytes.len());
         let middle = self.ends.partition_point(|end| usize::from(*end) < half);
@@ -420,7 +421,7 @@ impl Entries {
             .unwrap_or(middle)
     }
 
-    /// The separator of the entries before a place from the others.
+    /// The separator between the entries before a position and the others.
     pub fn separator(&self, at: usize) -> Box<[u8]> {
         let (left, right) = (self.remainder(at - 1), self.remainder(at));
         let len = (common_len(left, right) + 1).min(right.len());
@@ -428,7 +429,7 @@ impl Entries {
     }
 }
 
-/// The order of two remainders, whose first eight bytes mostly decide.
+/// Compares two remainders; mostly their first eight bytes decide.
 #[inline]
 fn compare(a: &[u8], b: &[u8]) -> Ordering {
     if let (Some(x), Some(y)) = (a.first_chunk::<8>(), b.first_chunk::<8>()) {

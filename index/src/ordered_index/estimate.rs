@@ -1,15 +1,16 @@
-//! About how many entries a range has, from the places of its bounds on the way down.
+//! Estimates the number of entries of a range from the positions of its bounds in the nodes on the
+//! way down.
 
 use super::node::Probe;
 use super::tree::Tree;
 use crate::access_method::KeyRange;
 
-/// Leaves whose entries are counted one by one.
+/// In up to this many leaves the entries are counted one by one.
 const COUNTED_LEAVES: usize = 4;
 
 impl Tree {
-    /// The entries of a range: exactly if they are in up to four leaves; otherwise as if all nodes
-    /// of a level had equally many.
+    /// The number of entries of a range. It is exact if they are in up to four leaves. Otherwise
+    /// all nodes of a level are taken to have equally many.
     pub fn estimate(&self, range: &KeyRange) -> usize {
         let from = range.from.as_ref().map_or(&[][..], |from| from.as_slice());
         let before = range.before.as_ref().map(|before| before.as_slice());

@@ -1,13 +1,13 @@
-//! Leaves by number: a table that only grows, and a list of the numbers that are free again.
+//! Leaves by number: a table that only grows, and a list of the free numbers.
 //!
-//! A number may be used again at once: a descent that reaches a leaf by a number read earlier
-//! checks the leaf's level and low fence (`Node::place`).
+//! A number may be reused at once. A descent that reaches a leaf by a number read earlier checks
+//! the leaf's level and low fence (`Node::place`).
 
 use super::node::{Node, NodeId};
 use strandline_base::AppendList;
 use strandline_base::sync::{Mutex, RwLock};
 
-/// See the module's documentation.
+/// The table of leaves; see the module's documentation.
 #[derive(Default)]
 pub(super) struct LeafTable {
     slots: AppendList<RwLock<Node>>,
@@ -15,7 +15,7 @@ pub(super) struct LeafTable {
 }
 
 impl LeafTable {
-    /// Takes a leaf in and gives it a number.
+    /// Adds a leaf and gives it a number.
     pub fn allocate(&self, leaf: Node) -> NodeId {
         let free = self.free.lock().pop();
         if let Some(id) = free {
@@ -25,22 +25,22 @@ impl LeafTable {
         self.slots.push(RwLock::new(leaf)) as NodeId
     }
 
-    /// The number of a freed leaf, which nothing leads to any more.
+    /// Frees the number of a leaf that nothing refers to any more.
     pub fn release(&self, id: NodeId) {
         self.free.lock().push(id);
     }
 
-    /// The place of a leaf.
+    /// The slot of a leaf.
     ///
     /// # Panics
-    /// If the number has never been given out.
+    /// If the number has never been allocated.
     #[inline]
     pub fn get(&self, id: NodeId) -> &RwLock<Node> {
         let slot = self.slots.get(id as usize);
         slot.expect("links lead to numbers that have been given out")
     }
 
-    /// How many leaves are in use.
+    /// The number of leaves in use.
     #[cfg(all(test, not(shuttle)))]
     pub fn len(&self) -> usize {
         let free = self.free.lock().len();

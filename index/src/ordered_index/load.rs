@@ -1,9 +1,9 @@
-//! Adding many entries: they are collected, sorted and entered in order, leaf by leaf.
+//! Adds many entries: they are collected, sorted and added in order, leaf by leaf.
 //!
-//! Of a sorted run, a leaf gets all entries that it covers under one latch. If they are few beside
-//! those it has, they are inserted one by one; otherwise the two are merged into full leaves, which
-//! replace it, at most [`MERGE_ENTRIES`] at a time. So an empty tree is built from its leaves up,
-//! and others may change it meanwhile.
+//! A leaf gets all entries of a sorted run that it covers under one latch. If they are few compared
+//! with the leaf's own, they are inserted one by one. Otherwise both are merged into full leaves
+//! that replace the leaf, at most [`MERGE_ENTRIES`] at a time. An empty tree is thus built from its
+//! leaves up, while other threads may change it.
 
 use super::OrderedIndex;
 use super::entries::{Entries, ROW_BYTES, common_len, row_bytes, separator};
@@ -13,31 +13,31 @@ use crate::access_method::{AccessMethod, BulkLoad, Collision, KeyBytes};
 use strandline_base::sync::RwLockWriteGuard;
 use strandline_base::{Result, RowId, Value};
 
-/// Entries of a load that are sorted together at most.
+/// The maximum number of entries that a load sorts together.
 const RUN_ENTRIES: usize = if cfg!(test) { 1000 } else { 1 << 20 };
-/// Their bytes at most.
+/// The maximum bytes of these entries.
 const RUN_BYTES: usize = 48 << 20;
-/// Entries of a run that are merged under one latch at most: about 200 us.
+/// The maximum number of entries that are merged under one latch: about 200 us.
 const MERGE_ENTRIES: usize = 4096;
-/// Entries are inserted one by one if the leaf has so many times as many.
+/// Entries are inserted one by one if the leaf has more than this many times as many.
 const INSERT_RATIO: usize = 4;
 
 /// A load of an ordered index.
 pub(super) struct OrderedLoad<'a> {
     index: &'a OrderedIndex,
     run: Run,
-    /// where to report rows under the same key, if they are looked for
+    /// rows under the same key, to be reported; None: not looked for
     collisions: Option<Vec<Collision>>,
-    /// bytes that have been counted
+    /// bytes that are counted in the index's memory
     counted: usize,
 }
 
-/// Entries to sort.
+/// A run: entries to be sorted.
 #[derive(Default)]
 struct Run {
-    /// entry by entry
+    /// the bytes of one entry after the other
     bytes: Vec<u8>,
-    /// where each begins
+    /// the begin of each entry
     starts: Vec<u32>,
 }
 
@@ -52,8 +52,7 @@ impl Run {
         &self.bytes[self.starts[at] as usize..end]
     }
 
-    /// The entries in order, each once. Most are told apart by eight bytes behind what all have in
-    /// common.
+    /// The entries in order, each once. Most differ in the eight bytes behind their common prefix.
     fn sorted(&self) -> Vec<&[u8]> {
         let Some(first) = self.starts.first().map(|_| self.get(0)) else {
             return Vec::new();
@@ -80,7 +79,7 @@ impl Run {
 }
 
 impl<'a> OrderedLoad<'a> {
-    /// A load that looks for rows under the same key if `is_unique`.
+    /// A load; if `is_unique`, it looks for rows under the same key.
     pub fn new(index: &'a OrderedIndex, is_unique: bool) -> Self {
         Self {
             index,
@@ -95,10 +94,10 @@ impl<'a> OrderedLoad<'a> {
         self.counted = bytes;
     }
 
-    /// Enters what has been collected.
+    /// Adds the collected entries to the tree.
     fn enter(&mut self) -> Result<()> {
         let run = std::mem::take(&mut self.run);
-        // The run, its order, and the entries in order.
+        // The run, its order, and the sorted entries.
         self.count(run.memory_bytes() + run.starts.len() * 32);
         let mut met = self.collisions.is_some().then(Vec::new);
         let sorted = run.sorted();
@@ -161,9 +160,9 @@ impl Drop for OrderedLoad<'_> {
 }
 
 impl Tree {
-    /// Enters the first ones of these entries, which are in order, each once: those that belong
-    /// into one leaf, or some of them. Returns how many. Appends to `met` those that may not be
-    /// alone under their key.
+    /// Adds the first of these entries, which are sorted and distinct, to the leaf that covers
+    /// them; perhaps not all that the leaf covers. Returns their number. Appends to `met` the
+    /// entries that may not be alone under their key.
     fn enter(&self, entries: &[&[u8]], met: Option<&mut Vec<Vec<u8>>>) -> usize {
         let (id, mut leaf) = self.leaf_mut(entries[0]);
         let entries = &entries[..entries.len().min(MERGE_ENTRIES)];
@@ -203,7 +202,7 @@ impl Tree {
         covered.len()
     }
 
-    /// [`Tree::enter`] one by one, up to the first split.
+    /// [`Tree::enter`] one by one, up to the first split of the leaf.
     fn enter_few(
         &self,
         id: NodeId,
@@ -233,7 +232,7 @@ impl Tree {
     }
 }
 
-/// Whether another entry may be under the key of an entry of a leaf, by its neighbours.
+/// Whether the neighbours of a leaf's entry allow another entry under the same key.
 fn is_met(leaf: &Node, entry: &[u8], before: Option<&[u8]>, behind: Option<&[u8]>) -> bool {
     let key = &entry[..entry.len() - ROW_BYTES];
     before.unwrap_or(&leaf.low).starts_with(key)
@@ -242,7 +241,7 @@ fn is_met(leaf: &Node, entry: &[u8], before: Option<&[u8]>, behind: Option<&[u8]
             .is_some_and(|behind| behind.starts_with(key))
 }
 
-/// Both in order, each entry once.
+/// Merges two sorted lists; each entry occurs once.
 fn merged<'a>(left: &[&'a [u8]], right: &[&'a [u8]]) -> Vec<&'a [u8]> {
     let mut all = Vec::with_capacity(left.len() + right.len());
     let (mut left, mut right) = (left.iter().peekable(), right.iter().peekable());
@@ -261,7 +260,7 @@ fn merged<'a>(left: &[&'a [u8]], right: &[&'a [u8]]) -> Vec<&'a [u8]> {
     all
 }
 
-/// Bytes in use of a node with these entries.
+/// Bytes in use of a node that has these entries.
 fn packed_size(entries: &[&[u8]]) -> usize {
     let (Some(first), Some(last)) = (entries.first(), entries.last()) else {
         return 0;
@@ -270,8 +269,8 @@ fn packed_size(entries: &[&[u8]]) -> usize {
     bytes - common_len(first, last) * (entries.len() - 1)
 }
 
-/// Gives a leaf these entries, and those that it has no room for to the leaves that are returned,
-/// which belong to its right. Room for a tenth is left.
+/// Fills a leaf with these entries up to nine tenths. The rest goes into the returned leaves, which
+/// belong to its right.
 fn pack(leaf: &mut Node, all: &[&[u8]], limit: usize) -> Vec<Node> {
     let (mut cuts, mut start, mut bytes) = (vec![0], 0, 0);
     for (at, entry) in all.iter().enumerate() {
@@ -282,7 +281,7 @@ fn pack(leaf: &mut Node, all: &[&[u8]], limit: usize) -> Vec<Node> {
             (start, bytes) = (at, entry.len() + 2);
         }
     }
-    // The last leaf is not much smaller than the one before it.
+    // Balance the last two leaves if the last would be much smaller.
     if let [.., before, last] = cuts.as_mut_slice()
         && all.len() - *last < (*last - *before) / 3
     {

@@ -1,11 +1,11 @@
 //! A node of the tree: a leaf, or an inner node.
 //!
 //! A node covers the byte strings from its low fence, inclusive, to its high fence, exclusive. An
-//! inner node's entries are the low fences of its children, the first one its own.
+//! inner node's entries are the low fences of its children; the first is its own low fence.
 
 use super::entries::{Entries, separator};
 
-/// The number of a leaf, or of an inner node, in its table.
+/// The number of a leaf or an inner node in its table.
 pub(super) type NodeId = u32;
 
 /// The link of a node that has no right neighbour.
@@ -14,27 +14,27 @@ pub(super) const NO_NODE: NodeId = NodeId::MAX;
 /// The level of a node that is not in use.
 const FREE: u8 = u8::MAX;
 
-/// Where a descent goes.
+/// The target of a descent.
 #[derive(Clone, Copy)]
 pub(super) enum Probe<'a> {
-    /// to the node that covers these bytes
+    /// the node that covers these bytes
     At(&'a [u8]),
-    /// to the node that covers what is directly before these bytes; None: before the end
+    /// the node that covers the position directly before these bytes; None: before the end
     Before(Option<&'a [u8]>),
 }
 
-/// What a node is to a descent that has come to it.
+/// The result of comparing a node with a probe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum DescentStep {
     /// the node covers the probe
     Here,
-    /// the probe is behind the node's high fence: on to the right neighbour
+    /// the probe is behind the node's high fence: continue with the right neighbour
     Right(NodeId),
-    /// the node has been freed since, and perhaps used again: from the root again
+    /// the node has been freed since, and perhaps reused: start again from the root
     Lost,
 }
 
-/// See the module's documentation.
+/// A node; see the module's documentation.
 #[derive(Clone)]
 pub(super) struct Node {
     /// 0: a leaf
@@ -48,7 +48,7 @@ pub(super) struct Node {
     pub entries: Entries,
     /// one for each entry of an inner node
     pub children: Vec<NodeId>,
-    /// the place of the newest entry: entries that come in order leave full nodes
+    /// the position of the newest entry; a split at it leaves full nodes when entries come in order
     last: u16,
 }
 
@@ -58,7 +58,7 @@ impl Node {
         Self::between(level, Box::default(), None, Entries::default())
     }
 
-    /// A node that covers what is between two fences, without neighbour and children.
+    /// A node that covers the bytes between two fences, without neighbours and children.
     pub fn between(level: u8, low: Box<[u8]>, high: Option<Box<[u8]>>, entries: Entries) -> Self {
         Self {
             level,
@@ -76,7 +76,7 @@ impl Node {
         Self::new(FREE)
     }
 
-    /// Bytes in use, which the limit of a node is about.
+    /// Bytes in use, to which the limit of a node applies.
     pub fn size(&self) -> usize {
         self.entries.size() + 4 * self.children.len()
     }
@@ -87,7 +87,7 @@ impl Node {
         size_of::<Self>() + fences + self.entries.memory_bytes() + 4 * self.children.capacity()
     }
 
-    /// What the node is to a descent to `level`.
+    /// Compares the node with the probe of a descent to `level`.
     #[inline]
     pub fn place(&self, level: u8, probe: Probe<'_>) -> DescentStep {
         let high = self.high.as_deref();
@@ -108,7 +108,7 @@ impl Node {
         }
     }
 
-    /// The place of the child that covers `probe`, which this inner node covers.
+    /// The position of the child that covers `probe`; this inner node must cover it.
     #[inline]
     pub fn child_place(&self, probe: Probe<'_>) -> usize {
         let behind = match probe {
@@ -122,15 +122,15 @@ impl Node {
         behind.saturating_sub(1)
     }
 
-    /// Whether no entry that begins with `bytes` can be in a node further right.
+    /// Whether every entry that begins with `bytes` is in this node or further left.
     pub fn ends_after(&self, bytes: &[u8]) -> bool {
         self.high
             .as_ref()
             .is_none_or(|high| !high.starts_with(bytes))
     }
 
-    /// Adds an entry at its place. Where the node would be larger than `limit` bytes it is split:
-    /// returns the nodes to the right, whose right links are not set.
+    /// Inserts an entry at a position. A node that would exceed `limit` bytes is split. Returns the
+    /// nodes to its right, whose right links are not set.
     pub fn insert(
         &mut self,
         at: usize,
@@ -175,13 +175,13 @@ impl Node {
         std::iter::once(right).chain(nodes).collect()
     }
 
-    /// Fewer entries are not split, however long they are: a level has fewer nodes than the one
-    /// below.
+    /// A node with at most this many entries is not split, however long they are. A level therefore
+    /// has fewer nodes than the level below.
     fn split_len(&self) -> usize {
         if self.level == 0 { 1 } else { 4 }
     }
 
-    /// Moves the entries from a place on into a node to the right.
+    /// Moves the entries from a position on into a new node to the right.
     fn split_at(&mut self, at: usize) -> Self {
         let low = self.fence(self.entries.separator(at), &self.entries.get(at));
         let mut right = self.cut_off(low, self.entries.slice(at..self.entries.len()));
@@ -191,8 +191,8 @@ impl Node {
         right
     }
 
-    /// The fence before an entry: of a leaf any separator, of an inner node the entry itself, which
-    /// is the low fence of a child.
+    /// The fence before an entry. In a leaf any separator will do. In an inner node it must be the
+    /// entry itself, the low fence of a child.
     fn fence(&self, separator: Box<[u8]>, entry: &[u8]) -> Box<[u8]> {
         if self.level == 0 {
             separator
@@ -201,13 +201,13 @@ impl Node {
         }
     }
 
-    /// A node that covers what this one has covered from `low` on.
+    /// Cuts off the part from `low` on; returns a node that covers it.
     fn cut_off(&mut self, low: Box<[u8]>, entries: Entries) -> Self {
         let high = self.high.replace(low.clone());
         Self::between(self.level, low, high, entries)
     }
 
-    /// Takes over all that its right neighbour covers.
+    /// Takes over everything that its right neighbour covers.
     pub fn absorb(&mut self, right: Self) {
         self.entries.append(right.entries);
         self.children.extend(right.children);

@@ -1,4 +1,4 @@
-//! The tree against a sorted set, with nodes small enough that it is deep; its memory; damage.
+//! The tree against a sorted set, with small nodes that make the tree deep; its memory; damage.
 
 use super::*;
 use crate::Collision;
@@ -54,7 +54,7 @@ fn assert_whole(index: &OrderedIndex, model: &Model, seed: u64) {
     assert!(back.iter().eq(model), "seed {seed}");
 }
 
-/// A key of one of the shapes that a test uses.
+/// A key of one of a test's shapes.
 fn random_key(rng: &mut Rng, shape: u64) -> Vec<Value> {
     match shape {
         0 => vec![Value::BigInt(rng.below(40) as i64)],
@@ -104,7 +104,7 @@ fn change(index: &OrderedIndex, model: &mut Model, rng: &mut Rng, shape: u64) {
             assert_eq!(is_new, model.insert((key, row)));
         }
         50..93 => {
-            // Mostly one that is there.
+            // Mostly remove an existing entry.
             let entry = model.range((key.clone(), row)..).next().cloned();
             let (key, row) = entry.filter(|_| !rng.one_in(5)).unwrap_or((key, row));
             index.retire(&key, row, CommitTs::ZERO).expect("in memory");
@@ -187,7 +187,7 @@ fn entries_in_order_fill_their_leaves() {
     let ascending: Vec<i64> = (0..50_000).collect();
     let mut scattered = ascending.clone();
     scattered.sort_by_key(|v| crate::hash_integer(*v));
-    // A leaf has room for 409 entries of ten bytes.
+    // A leaf has space for 409 entries of ten bytes.
     for (keys, each_leaf, bytes_max) in [(ascending, 400, 12), (scattered, 250, 18)] {
         let index = index(1, NODE_BYTES);
         for (row, v) in keys.iter().enumerate() {
@@ -226,7 +226,7 @@ fn a_load_takes_as_much_memory_as_its_entries() {
     assert_eq!(memory.load(Ordering::Relaxed), 7);
 }
 
-/// A column that each update moves on: the leaves that its values leave are used again.
+/// Each update advances a column's value; the leaves that its old values leave are reused.
 #[test]
 fn leaves_that_are_left_are_given_back() {
     let index = index(1, 256);
@@ -302,7 +302,7 @@ fn a_load_of_a_unique_key_finds_the_rows_that_were_there() {
         }
         let mut load = index.bulk_load_unique();
         for v in 0..loaded {
-            // 100 and 200 were there if they are loaded; the last key comes twice.
+            // 100 and 200 exist if they were loaded; the last key occurs twice.
             let (v, row) = (
                 if loaded == 3 { v * 100 } else { v },
                 RowId(1_000 + v as u64),
@@ -337,7 +337,7 @@ fn a_load_of_a_unique_key_finds_the_rows_that_were_there() {
     }
 }
 
-/// The load's entry may be the first or the last one of a leaf, with the others beside it.
+/// The load's entry may be the first or the last one of a leaf, beside the existing entries.
 #[test]
 fn a_load_of_a_unique_key_finds_rows_in_other_leaves() {
     for kept in 1..80 {
@@ -454,7 +454,7 @@ fn a_row_with_too_large_a_number_is_refused() {
     assert!(index.is_empty());
 }
 
-/// Writers of their own keys and of common ones, a sweeper, and readers, all at once.
+/// Writers with their own keys and with common keys, a sweeper and readers, all at once.
 #[test]
 fn threads_find_their_entries() {
     let index = index(1, 200);

@@ -1,44 +1,46 @@
 //! A concurrent B-link tree of byte strings \[Lehman and Yao 1981; Sagiv 1986\].
 //!
-//! Leaves are behind a read-write latch each. Inner nodes are immutable behind an atomic pointer:
-//! readers take no latch on them and write to no memory that others read; a writer holds the node's
-//! latch while it replaces the node by a changed copy. One such copy is made per split of a leaf.
+//! Each leaf is behind a read-write latch. Inner nodes are immutable behind an atomic pointer:
+//! readers take no latch on them and write to no shared memory. A writer holds the inner node's
+//! latch while it replaces the node by a changed copy, about once per split of a leaf.
 //!
 //! Invariants:
-//! 1. The nodes of a level, from the leftmost one along the right links, cover everything, each
-//!    from its low to its high fence, which is the next one's low fence.
+//! 1. The nodes of a level, from the leftmost one along the right links, cover everything. Each
+//!    covers the bytes from its low fence to its high fence, which is the next node's low fence.
 //! 2. The entries of an inner node are low fences of nodes one level below, with their numbers. A
 //!    node may be missing there until its splitter has posted it; its left neighbour leads to it.
-//! 3. A number that has been read without the latch of its node may lead to a freed node, or to one
-//!    that is used again. A node on the expected level whose low fence is at or before the probe
-//!    leads to the probe by (1), whatever it was before; otherwise the descent begins again.
-//! 4. A node is freed only while its latch and those of its parent and of its left neighbour are
-//!    held; the parent forgets it before they are let go, and its number is free after that. So a
-//!    descent that has met a freed node does not meet it again. Numbers of inner nodes are not used
-//!    again: an inner node is copied to be changed, and the copies of a split become visible one by
-//!    one.
+//! 3. A number that was read without its node's latch may lead to a freed node, or to a reused one.
+//!    If the node is on the expected level and its low fence is at or before the probe, it leads to
+//!    the probe by (1), whatever it was before. Otherwise the descent starts again.
+//! 4. A node is freed only under its own latch and those of its parent and its left neighbour. The
+//!    parent removes it before they are released, and its number becomes free after that. So a
+//!    descent that has met a freed node does not meet it again. Numbers of inner nodes are not
+//!    reused: an inner node is copied to be changed, and the copies of a split become visible one
+//!    by one.
 //! 5. The root is the leftmost node of its level and is never freed. It only grows: a tree that has
 //!    become small keeps its height.
 //!
 //! Protocol:
-//! * A reader holds one latch, of the leaf that it reads.
-//! * A writer latches its leaf, changes it, links the new right neighbours of a split behind it,
-//!   lets go, and then posts their fences one level up; there the same, up to a new root.
-//! * [`Tree::insert_seeing`] latches the leaf where the key's entries begin, and further ones to
-//!   its right if the key has entries there, until it has entered its own: two of them under one
-//!   key come one after the other.
+//! * A reader holds one latch, that of the leaf that it reads.
+//! * A writer latches its leaf, changes it, and links the new right neighbours of a split behind
+//!   it. It releases the latch and then posts the new fences one level up. The same happens there,
+//!   up to a new root.
+//! * [`Tree::insert_seeing`] latches the leaf where the key's entries begin, and the leaves to its
+//!   right that have further entries of the key. It holds them until it has added its own entry, so
+//!   two threads that insert one key run one after the other.
 //! * A leaf that a removal leaves less than a quarter full is joined with a neighbour under the
-//!   same parent if the two fill at most three quarters, an empty one always: what the right one
-//!   covers and has goes to the left one, the parent forgets the right one, and its number is free.
-//!   An inner node that has lost a child likewise. A leaf that is its parent's only child waits
-//!   until the parent has been joined. So a leaf that has become empty costs no more than its
-//!   number.
+//!   same parent, if the two together are at most three quarters full; an empty leaf is always
+//!   joined. The left node takes over the right one's range and entries, the parent removes the
+//!   right one, and its number becomes free. An inner node that has lost a child is joined
+//!   likewise. A leaf that is its parent's only child waits until the parent has been joined. An
+//!   empty leaf thus costs no more than its number.
 //!
-//! Lock order: `growing`; an inner node's latch before those of the level below; on one level from
-//! left to right; then the tables' own locks. Whoever posts holds no latch of the level below.
+//! Lock order: `growing`; an inner node's latch before latches of the level below; on one level
+//! from left to right; then the tables' own locks. A thread that posts holds no latch of the level
+//! below.
 //!
-//! Differences from the papers: nodes have low fences, so that numbers are used again without
-//! epochs or reference counts; joins run where a removal meets an underfull leaf, not in a queue.
+//! Differences from the papers: nodes have low fences, so that numbers can be reused without epochs
+//! or reference counts. Joins run where a removal meets an underfull leaf, without a queue.
 
 use super::entries::EntryBytes;
 use super::leaf_table::LeafTable;
@@ -53,10 +55,10 @@ use strandline_base::sync::{
 };
 use strandline_base::{AppendList, RowId};
 
-/// Bytes in use of a node at most.
+/// The maximum bytes in use of a node.
 pub(super) const NODE_BYTES: usize = if cfg!(shuttle) { 48 } else { 4096 };
 
-/// An inner node's place.
+/// The slot of an inner node.
 struct InnerSlot {
     latch: Mutex<()>,
     node: ArcSwap<Node>,
@@ -74,7 +76,8 @@ impl InnerSlot {
 /// New nodes to the right of a node: their low fences and numbers.
 pub(super) type Posts = Vec<(Box<[u8]>, NodeId)>;
 
-/// Entries that came and went, by leaf, so that writers seldom share a cache line.
+/// Numbers of added and removed entries, spread over leaves so that writers seldom share a cache
+/// line.
 #[repr(align(64))]
 #[derive(Default)]
 struct Counts {
@@ -82,23 +85,23 @@ struct Counts {
     removed: Counter,
 }
 
-/// See the module's documentation.
+/// The tree; see the module's documentation.
 pub(super) struct Tree {
     pub leaves: LeafTable,
     inners: AppendList<InnerSlot>,
-    /// the root's level and number
+    /// level and number of the root
     root: AtomicU64,
     growing: Mutex<()>,
     node_bytes: usize,
     counts: [Counts; 8],
     /// bytes of this tree
     bytes: Counter,
-    /// bytes of this and other indexes
+    /// bytes of all indexes that share this counter
     memory: Arc<Counter>,
 }
 
 impl Tree {
-    /// An empty tree with nodes of at most so many bytes.
+    /// An empty tree with nodes of at most `node_bytes` bytes.
     pub fn new(node_bytes: usize, memory: Arc<Counter>) -> Self {
         let tree = Self {
             leaves: LeafTable::default(),
@@ -115,7 +118,7 @@ impl Tree {
         tree
     }
 
-    /// Bytes in use of a node at most.
+    /// The maximum bytes in use of a node.
     pub fn node_bytes(&self) -> usize {
         self.node_bytes
     }
@@ -125,7 +128,7 @@ impl Tree {
         self.bytes.load(Relaxed)
     }
 
-    /// Counts that something of `before` bytes now has `after` bytes.
+    /// Counts a change of memory from `before` to `after` bytes.
     pub fn account(&self, before: usize, after: usize) {
         if before != after {
             let grown = after.wrapping_sub(before);
@@ -134,7 +137,7 @@ impl Tree {
         }
     }
 
-    /// Counts entries, under the leaf's latch.
+    /// Counts added and removed entries; called under the leaf's latch.
     pub fn count(&self, leaf: NodeId, added: usize, removed: usize) {
         let counts = &self.counts[leaf as usize % self.counts.len()];
         if added > 0 {
@@ -145,14 +148,14 @@ impl Tree {
         }
     }
 
-    /// How many entries have been added and how many removed.
+    /// The numbers of entries added and removed so far.
     pub fn changes(&self) -> (usize, usize) {
         let removed = self.counts.iter().map(|c| c.removed.load(Relaxed)).sum();
         let added = self.counts.iter().map(|c| c.added.load(Relaxed)).sum();
         (added, removed)
     }
 
-    /// Puts a new leaf or inner node into its table.
+    /// Adds a new leaf or inner node to its table.
     fn allocate(&self, node: Node) -> NodeId {
         self.account(0, node.memory_bytes());
         if node.level == 0 {
@@ -174,13 +177,13 @@ impl Tree {
         slot.expect("links lead to numbers that have been given out")
     }
 
-    /// An inner node as it is now.
+    /// The present copy of an inner node.
     #[inline]
     pub fn inner(&self, id: NodeId) -> arc_swap::Guard<Arc<Node>> {
         self.slot(id).node.load()
     }
 
-    /// The number of a node of level `to` that leads to the probe, along right links.
+    /// The number of a node of level `to` that leads to the probe along right links.
     #[inline]
     fn descend(&self, to: u8, probe: Probe<'_>) -> NodeId {
         loop {
@@ -190,7 +193,7 @@ impl Tree {
         }
     }
 
-    /// [`Tree::descend`], unless it comes to a node that has been freed.
+    /// [`Tree::descend`]; None if it meets a freed node.
     #[inline]
     pub fn descend_once(&self, to: u8, probe: Probe<'_>) -> Option<NodeId> {
         let (mut level, mut id) = self.root();
@@ -208,7 +211,7 @@ impl Tree {
         Some(id)
     }
 
-    /// The inner node of `level` that covers these bytes.
+    /// The inner node of `level` that covers `key`.
     pub fn inner_at(&self, level: u8, key: &[u8]) -> arc_swap::Guard<Arc<Node>> {
         let probe = Probe::At(key);
         let mut id = self.descend(level, probe);
@@ -239,7 +242,7 @@ impl Tree {
         }
     }
 
-    /// The leaf that covers these bytes and its number, latched for writing.
+    /// The leaf that covers `key`, latched for writing, and its number.
     #[inline]
     pub fn leaf_mut(&self, key: &[u8]) -> (NodeId, RwLockWriteGuard<'_, Node>) {
         let probe = Probe::At(key);
@@ -257,7 +260,7 @@ impl Tree {
         }
     }
 
-    /// The inner node of `level` that covers these bytes, its number and its latch.
+    /// The inner node of `level` that covers `key`, its number and its latch.
     fn inner_mut(&self, level: u8, key: &[u8]) -> (NodeId, MutexGuard<'_, ()>, Arc<Node>) {
         let probe = Probe::At(key);
         let mut id = self.descend(level, probe);
@@ -276,7 +279,7 @@ impl Tree {
         }
     }
 
-    /// Replaces an inner node, whose latch the caller holds.
+    /// Replaces an inner node. The caller holds its latch.
     fn replace_inner(&self, id: NodeId, before: &Node, node: Node) {
         self.account(before.memory_bytes(), node.memory_bytes());
         self.slot(id).node.store(Arc::new(node));
@@ -294,7 +297,8 @@ impl Tree {
         true
     }
 
-    /// Adds an entry to a latched leaf; the caller posts the new leaves when it has let go.
+    /// Adds an entry to a latched leaf. The caller releases the latch and then posts the new
+    /// leaves.
     #[must_use]
     pub fn put(&self, id: NodeId, leaf: &mut Node, at: usize, entry: &[u8]) -> Posts {
         let before = leaf.memory_bytes();
@@ -305,7 +309,7 @@ impl Tree {
         posts
     }
 
-    /// Puts new nodes between a latched node and its right neighbour.
+    /// Links new nodes between a latched node and its right neighbour.
     #[must_use]
     pub fn link(&self, left: &mut Node, rights: Vec<Node>) -> Posts {
         let mut posts = Vec::with_capacity(rights.len());
@@ -318,7 +322,7 @@ impl Tree {
         posts
     }
 
-    /// Makes new nodes of the level below known to `level`. No latch is held.
+    /// Posts new nodes of the level below to `level`. The caller holds no latch.
     pub fn post_all(&self, level: u8, posts: Posts) {
         for (low, id) in posts.into_iter().rev() {
             self.post(level, &low, id);
@@ -341,7 +345,7 @@ impl Tree {
         self.post_all(level + 1, posts);
     }
 
-    /// A new root over the old one and its new neighbour, unless there has been one meanwhile.
+    /// Adds a new root over the old one and its new neighbour, unless another thread has added one.
     fn grow(&self, level: u8, low: &[u8], child: NodeId) -> bool {
         let _growing = self.growing.lock();
         let (root_level, root) = self.root();
@@ -357,8 +361,8 @@ impl Tree {
         true
     }
 
-    /// Adds an entry, and appends to `others` the rows that were there under its key. Returns
-    /// whether the entry is new.
+    /// Adds an entry, and appends to `others` the other rows under its key. Returns whether the
+    /// entry is new.
     pub fn insert_seeing(&self, entry: &EntryBytes, others: &mut Vec<RowId>) -> bool {
         let (id, mut leaf) = self.leaf_mut(entry.key());
         if !leaf.ends_after(entry.key()) {
@@ -374,8 +378,8 @@ impl Tree {
         true
     }
 
-    /// [`Tree::insert_seeing`] of a key whose entries, from those in `first` on, may be in several
-    /// leaves.
+    /// [`Tree::insert_seeing`] for a key that has entries in several leaves, perhaps, from the leaf
+    /// `first` on.
     fn insert_seeing_several<'a>(
         &'a self,
         first: (NodeId, RwLockWriteGuard<'a, Node>),
@@ -406,7 +410,7 @@ impl Tree {
         true
     }
 
-    /// Visits the rows under a key, in order, until `visit` wants no more.
+    /// Visits the rows under a key in order, until `visit` returns false.
     #[inline]
     pub fn visit_rows(&self, key: &[u8], mut visit: impl FnMut(RowId) -> bool) {
         let mut reached: Option<Box<[u8]>> = None;
@@ -426,7 +430,7 @@ impl Tree {
         }
     }
 
-    /// The row under a key if there is one only.
+    /// The row under a key, if there is only one.
     #[inline]
     pub fn find(&self, key: &[u8]) -> Lookup {
         let mut found = Lookup::None;
@@ -440,7 +444,7 @@ impl Tree {
         found
     }
 
-    /// Removes an entry if it is there.
+    /// Removes an entry if it exists.
     pub fn remove(&self, entry: &[u8]) {
         let (id, mut leaf) = self.leaf_mut(entry);
         let Ok(at) = leaf.entries.search(entry) else {
@@ -450,7 +454,7 @@ impl Tree {
         leaf.entries.remove(at);
         self.count(id, 0, 1);
         self.account(before, leaf.memory_bytes());
-        // Not at each removal: the neighbours may be full.
+        // A join is not tried at each removal, since the neighbours may be full.
         let left = leaf.entries.len();
         let is_due = left == 0 || left.is_power_of_two() && leaf.size() < self.node_bytes / 4;
         drop(leaf);
@@ -459,7 +463,7 @@ impl Tree {
         }
     }
 
-    /// Removes every entry that `keep` does not want.
+    /// Removes every entry for which `keep` returns false.
     pub fn retain(&self, keep: &mut dyn FnMut(&KeyBytes, RowId) -> bool) {
         let mut reached = Some(Box::default());
         while let Some(from) = reached {
@@ -480,8 +484,8 @@ impl Tree {
         }
     }
 
-    /// Joins the node of `level` that covers `key` with a neighbour if the two fill at most three
-    /// quarters of a node or one is empty. No latch is held.
+    /// Joins the node of `level` that covers `key` with a neighbour, if the two together are at
+    /// most three quarters full or one is empty. The caller holds no latch.
     pub fn join(&self, level: u8, key: &[u8]) -> bool {
         if self.root().0 <= level {
             return false;
@@ -492,7 +496,7 @@ impl Tree {
             drop(latch);
             return self.join(level + 1, key) && self.join(level, key);
         }
-        // The left one of the two.
+        // The left node of the two.
         let pairs = [at.checked_sub(1), Some(at)].into_iter().flatten();
         let mut pairs = pairs.filter(|left| left + 1 < parent.children.len());
         let Some(left) = pairs.find(|left| self.join_children(id, &parent, *left)) else {
@@ -508,9 +512,9 @@ impl Tree {
         true
     }
 
-    /// Moves what the right one of two neighbouring children of a latched parent has to the left
-    /// one, and frees it, if they are small. Whoever waits for the right one's latch meanwhile, and
-    /// descends again, finds that the parent does not name it any more.
+    /// Moves the content of the right one of two neighbouring children to the left one and frees
+    /// the right one, if they are small. The parent is latched. A thread that waits for the right
+    /// one's latch meanwhile descends again, and finds that the parent no longer has it.
     fn join_children(&self, id: NodeId, parent: &Node, left: usize) -> bool {
         let [left_id, right_id] = [left, left + 1].map(|at| parent.children[at]);
         let forget = || {
@@ -521,7 +525,7 @@ impl Tree {
         };
         if parent.level == 1 {
             let mut left = self.leaves.get(left_id).write();
-            // A leaf between the two is about to be posted.
+            // A leaf between the two has not been posted yet.
             if left.right != right_id {
                 return false;
             }
@@ -562,7 +566,8 @@ impl Tree {
     }
 }
 
-/// Appends the rows that a leaf has under the key of `entry`; returns whether it has the entry.
+/// Appends the rows that a leaf has under the key of `entry`; returns whether it has the entry
+/// itself.
 fn see(leaf: &Node, entry: &EntryBytes, others: &mut Vec<RowId>) -> bool {
     let entries = &leaf.entries;
     let present = entries.search(entry.as_slice()).ok();

@@ -1,4 +1,4 @@
-//! The bytes of keys are ordered as their values, in every direction and order of NULLs.
+//! The bytes of keys are ordered like their values, in every direction and order of NULLs.
 
 use super::*;
 use std::cmp::Ordering;
@@ -63,7 +63,7 @@ fn strings() -> Vec<String> {
     all
 }
 
-/// Values of one type each, with those at the type's boundaries.
+/// Values of one type each, with the values at the type's boundaries.
 fn columns() -> Vec<Vec<Value>> {
     let ints = [i64::MIN, i64::MIN + 1, -256, -1, 0, 1, 255, 256, i64::MAX];
     let i64s = |make: fn(i64) -> Value| ints.map(make).to_vec();
@@ -107,7 +107,7 @@ fn columns() -> Vec<Vec<Value>> {
     ]
 }
 
-/// The order of two values in a part, by the declaration.
+/// The order of two values in a part, by its definition.
 fn compare(order: PartOrder, a: &Value, b: &Value) -> Ordering {
     match (a.is_null(), b.is_null()) {
         (true, true) => Ordering::Equal,
@@ -212,7 +212,7 @@ fn several_parts_are_ordered_one_after_the_other() {
     }
 }
 
-/// A random bound, and whether a value that compares so with it lies within.
+/// A random bound, and whether a value that compares so with the bound's value lies within it.
 fn random_bound<'a>(rng: &mut Rng, value: &'a Value) -> Bound<&'a Value> {
     match rng.below(3) {
         0 => Bound::Unbounded,

@@ -106,7 +106,7 @@ fn next_target(tokens: &[TokenWithSpan], from: usize) -> Option<TargetTokens> {
     None
 }
 
-/// What the columns of a syntax tree's target stand for.
+/// Decodes the columns of a target in the syntax tree.
 pub(crate) fn read(columns: &[Ident]) -> Result<InferenceTarget> {
     if let [only] = columns
         && let Some(text) = only.value.strip_prefix(MARK)

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use strandline_engine::Db;
 use tokio::runtime::{Handle, Runtime};
 
-/// What all connections of a database share.
+/// The state that all connections of a database share.
 pub(crate) struct Shared {
     pub(crate) db: Arc<Db>,
     pub(crate) template: Arc<Template>,

@@ -157,7 +157,7 @@ impl DataFileWriter {
     /// Appends one blob: the bytes that `encode` appends to its buffer, given the blob's identity.
     ///
     /// # Errors
-    /// Those of `encode` and of the device; the file is then abandoned.
+    /// The errors of `encode` and of the device; the file is then abandoned.
     pub fn blob<R>(
         &mut self,
         encode: impl FnOnce(u64, &mut Vec<u8>) -> Result<R>,

@@ -84,8 +84,8 @@ impl StoredFile {
     /// accounts for it: a frame in the pool's budget, other readers themselves.
     ///
     /// # Errors
-    /// Those of the device and of the header's check; an extent beyond the file is a corruption
-    /// error. The caller checks checksums.
+    /// The errors of the device and of the header's check. An extent beyond the file is a
+    /// corruption error. The caller checks checksums.
     pub fn read(&self, extent: Extent, access: Access, memory: &mut Vec<u8>) -> Result<()> {
         let len = usize::try_from(extent.len);
         let len = len.map_err(|_| Error::corrupt(self.place(extent.offset), "too long"))?;

@@ -107,7 +107,7 @@ fn every_crash_point_keeps_what_was_acknowledged() {
                 manifest.mended().is_empty(),
                 "{context}: a torn slot is no damage"
             );
-            // What was found stays, and the manifest goes on from there.
+            // The records found stay, and the manifest continues after them.
             manifest.append(b"12345678").unwrap();
             let (_, again) = open(&after.after_crash(seed)).unwrap();
             assert_eq!(again[..records.len()], records, "{context}");
@@ -344,8 +344,8 @@ fn failed_sync_or_write_poisons_for_good() {
     }
 }
 
-/// Every sync of edits and compactions fails once; the next process reads what the cache shows,
-/// goes on, and then power fails.
+/// Every sync of edits and compactions fails once. The next process reads the cached state,
+/// continues, and then power fails.
 #[test]
 fn what_a_failed_sync_has_lost_is_written_again_by_the_next_open() {
     let disk = SimDisk::new(13);

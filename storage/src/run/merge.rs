@@ -22,7 +22,7 @@ impl<'a, C: RunCodec> RowMerge<'a, C> {
     /// The next row, whose records are appended to `out` run by run; `None` after the last.
     ///
     /// # Errors
-    /// Those of [`Run::records`].
+    /// The errors of [`Run::records`].
     pub fn next_row(&mut self, out: &mut Vec<C::Record>) -> Result<Option<RowId>> {
         let mut row: Option<RowId> = None;
         for cursor in &mut self.cursors {

@@ -56,7 +56,7 @@ impl<C: RunCodec> Run<C> {
     ///
     /// # Errors
     /// A file that is not this run, or whose header or index is damaged, is a corruption error. An
-    /// unknown version is not supported. Otherwise those of the device.
+    /// unknown version is not supported. Otherwise the device's errors.
     pub fn open(files: &Arc<DataFiles>, file_name: &str, run_id: u64, codec: C) -> Result<Self> {
         let file = Self::file(files, file_name, run_id);
         let len = file.len()?;
@@ -161,8 +161,7 @@ impl<C: RunCodec> Run<C> {
     /// may hold them.
     ///
     /// # Errors
-    /// Damaged blocks are corruption errors; otherwise those of the device and of `visit`, which
-    /// end the visit.
+    /// Damaged blocks are corruption errors. Errors of the device and of `visit` end the visit.
     pub fn records(
         &self,
         from: RowId,
@@ -249,7 +248,7 @@ impl<C: RunCodec> Run<C> {
     /// Reads every block and checks the order and the number of the records.
     ///
     /// # Errors
-    /// The damage as a corruption error; otherwise those of the device.
+    /// The damage as a corruption error; otherwise the device's errors.
     pub fn verify(&self) -> Result<()> {
         let mut last: Option<C::Record> = None;
         let mut records = 0u64;
@@ -285,7 +284,7 @@ impl<C: RunCodec> RunCursor<'_, C> {
     /// The row of the next record, if there is one.
     ///
     /// # Errors
-    /// Those of [`Run::records`].
+    /// The errors of [`Run::records`].
     pub fn row(&mut self) -> Result<Option<RowId>> {
         while self.records.len() == 0 {
             let Some(block) = self.run.index.blocks.get(self.block) else {
@@ -314,7 +313,7 @@ impl<C: RunCodec> RunCursor<'_, C> {
     /// Moves the next records to `out` while they belong to `row`.
     ///
     /// # Errors
-    /// Those of [`Run::records`].
+    /// The errors of [`Run::records`].
     pub fn take_row(&mut self, row: RowId, out: &mut Vec<C::Record>) -> Result<()> {
         while self.row()? == Some(row) {
             out.extend(self.records.next());

@@ -35,7 +35,7 @@ impl<C: RunCodec> RunWriter<C> {
     /// `codec`.
     ///
     /// # Errors
-    /// Those of the device.
+    /// The device's errors.
     pub fn create(files: &Arc<DataFiles>, file_name: &str, run_id: u64, codec: C) -> Result<Self> {
         let file = files.create(file_name)?;
         let header = header(run_id);
@@ -66,8 +66,8 @@ impl<C: RunCodec> RunWriter<C> {
     /// Appends a record, which must not sort before the last pushed one.
     ///
     /// # Errors
-    /// A record out of order or with a column twice is an internal error; otherwise those of the
-    /// device.
+    /// A record out of order or with a column twice is an internal error; otherwise the device's
+    /// errors.
     pub fn push(&mut self, record: C::Record) -> Result<()> {
         if let Some(last) = self.group.last() {
             if !last.may_precede(&record) {
@@ -145,7 +145,7 @@ impl<C: RunCodec> RunWriter<C> {
     /// Writes the index and makes the file's contents durable; the caller syncs the directory.
     ///
     /// # Errors
-    /// A run without records is an internal error; otherwise those of the device.
+    /// A run without records is an internal error; otherwise the device's errors.
     pub fn finish(mut self) -> Result<Run<C>> {
         self.end_group()?;
         if !self.block.is_empty() {

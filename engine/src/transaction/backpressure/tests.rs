@@ -1,4 +1,4 @@
-//! What writers pay, and who is told apart from others.
+//! What writers pay, and which transactions are counted individually.
 
 use super::*;
 use crate::catalog::{Catalog, ColumnDef, HistoryPolicy, KeyDef, TableDef};
@@ -59,7 +59,7 @@ fn large_transactions_are_known_until_they_end() {
     let all = others(2, SMALL_BYTES * 4, SMALL_BYTES * 3);
     assert_eq!(known.others(&small), all);
     assert_eq!(known.others(&larger), others(1, SMALL_BYTES, SMALL_BYTES));
-    // After a rollback to a savepoint it is still known.
+    // After a rollback to a savepoint the transaction is still listed.
     known.show(&mut larger, 10);
     assert_eq!(known.others(&large), others(1, 10, 10));
     drop(larger);
@@ -69,7 +69,7 @@ fn large_transactions_are_known_until_they_end() {
     assert_eq!(known.large.lock().len(), 1);
 }
 
-/// A clock on which each look takes some time.
+/// A clock that advances at each reading.
 struct Stepping {
     us: AtomicU64,
     step_us: u64,
@@ -84,8 +84,8 @@ impl Clock for Stepping {
     }
 }
 
-/// A table `t (k bigint primary key, b text)` with little memory, of which committed rows fill so
-/// many sixteenths of the limit. Nobody merges: the background thread is missing.
+/// A table `t (k bigint primary key, b text)` with little memory. Committed rows fill `sixteenths`
+/// sixteenths of the limit. Nothing is merged, since there is no background thread.
 fn filled(clock: Arc<dyn Clock>, sixteenths: usize) -> Arc<Db> {
     let settings = Settings {
         memory_bytes: Settings::MEMORY_BYTES_MIN,
@@ -115,7 +115,7 @@ fn filled(clock: Arc<dyn Clock>, sixteenths: usize) -> Arc<Db> {
         insert(&begin(&db), key, 4000).expect("inserted");
     }
     if sixteenths > 16 {
-        // Small transactions may go on until the reserve is full, with a row of any size.
+        // Small transactions may continue until the reserve is full, with a row of any size.
         insert(&begin(&db), -100, 2 << 20).expect("inserted");
     }
     Arc::get_mut(&mut db)
@@ -161,7 +161,7 @@ fn begin(db: &Arc<Db>) -> Arc<Transaction> {
     db.begin(TxnOptions::default()).expect("begin")
 }
 
-/// Inserts a row with a text of so many bytes and commits.
+/// Inserts a row with a text of `bytes` bytes and commits.
 fn insert(txn: &Arc<Transaction>, key: i64, bytes: usize) -> Result<()> {
     let catalog = txn.db().catalog();
     let table = catalog.table("public", "t").expect("table t");
@@ -198,7 +198,7 @@ fn writers_of_large_rows_pause_and_those_of_small_ones_hardly() {
     assert_eq!(db.backpressure.paused(), (0, 0), "there is room");
 }
 
-/// The clock stands still and nobody checkpoints: only these end a wait.
+/// The clock stands still and no checkpoint runs, so only these events end a wait.
 #[test]
 fn waits_for_memory_are_cancelled_and_time_out() {
     let still = || Arc::new(ManualClock::new(1_700_000_000_000_000));
@@ -206,7 +206,7 @@ fn waits_for_memory_are_cancelled_and_time_out() {
         cancel: Arc::new(AtomicBool::new(true)),
         ..TxnOptions::default()
     };
-    // A pause: the transaction has written 4000 bytes when it comes to write again.
+    // A pause: the transaction has written 4000 bytes before its next write.
     let db = filled(still(), 15);
     let txn = db.begin(cancelled()).expect("begin");
     let table = db.catalog().table("public", "t").expect("table t").clone();

@@ -45,7 +45,7 @@ pub(super) struct CsvOptions {
 /// All options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Options {
-    /// what the file consists of
+    /// the format of the file
     pub format: Format,
     /// for CSV and text
     pub csv: CsvOptions,

@@ -233,7 +233,7 @@ fn owner_if_there(context: &StatementContext, acting: &Acting, name: &ObjectName
     acting.require_owner(&object, &shown)
 }
 
-/// Checks the owner of an index's table, who owns the index.
+/// Checks the owner of an index's table, since that role owns the index.
 fn owner_of_index(context: &StatementContext, acting: &Acting, name: &ObjectName) -> Result<()> {
     let Some((table, name)) = context.find_index(name)? else {
         return Ok(());
