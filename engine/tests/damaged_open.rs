@@ -1,6 +1,6 @@
 //! Opening a database whose files are damaged: a table that cannot be restored is closed off, an
-//! index that cannot be built is unusable, and all other tables go on. Nothing is lost: with the file
-//! back, the next opening has everything.
+//! index that cannot be built is unusable, and all other tables go on. Nothing is lost: with the
+//! file back, the next opening has everything.
 
 mod common;
 

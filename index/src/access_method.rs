@@ -274,8 +274,8 @@ pub trait AccessMethod: Send + Sync {
     /// Verifies the index by itself; appends the damage found, one line each.
     fn check(&self, damage: &mut Vec<String>) -> Result<()>;
 
-    /// Why the index cannot be used, if it could not be built: whatever needs its entries fails with
-    /// this error.
+    /// Why the index cannot be used, if it could not be built: whatever needs its entries fails
+    /// with this error.
     fn failure(&self) -> Option<&Error> {
         None
     }

@@ -1,8 +1,8 @@
 //! Keys → row ids. [`AccessMethod`] is the interface of an index. There are two methods, both
 //! memory-resident and rebuilt at open: [`MemoryIndex`], a [`HashIndex`] of all entries with
-//! [`KeySequences`] as a short cut, and [`OrderedIndex`], a B-link tree. [`UnusableIndex`] takes the
-//! place of an index that could not be built. Methods on a device take their places behind the same
-//! trait.
+//! [`KeySequences`] as a short cut, and [`OrderedIndex`], a B-link tree. [`UnusableIndex`] takes
+//! the place of an index that could not be built. Methods on a device take their places behind the
+//! same trait.
 //!
 //! Rooms, lowest first; a room imports only from rooms above it in this table:
 //!

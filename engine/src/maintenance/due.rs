@@ -112,7 +112,7 @@ impl Db {
                     with_pending.push((store.id(), range.no()));
                 }
                 has_due = has_due
-                    || self.due(&store, range.no(), &summary, false) != Due::No
+                    || self.due(store, range.no(), &summary, false) != Due::No
                         && store.is_decided(&range, self.stable());
             }
         }

@@ -135,8 +135,8 @@ impl Store {
         self.lineage.id()
     }
 
-    /// The rows cannot be restored: they are neither read nor written until the next open. The first
-    /// failure stays.
+    /// The rows cannot be restored: they are neither read nor written until the next open. The
+    /// first failure stays.
     pub fn close_off(&self, failure: Error) {
         let _ = self.unrestored.set(failure);
     }

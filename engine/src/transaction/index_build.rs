@@ -13,8 +13,8 @@
 //!    writer's own check sees both.
 //! 4. A second transaction makes the definition valid: readers may use it.
 //!
-//! An error removes the definition: at once, or by a later turn of maintenance if another transaction
-//! holds the table by then. A crash leaves a definition that is being built; opening the database
+//! An error removes the definition: at once, or by a later turn of maintenance if another
+//! transaction holds the table by then. A crash leaves a definition that is being built; opening the database
 //! removes it.
 //!
 //! Invariants:

@@ -55,7 +55,7 @@ impl Session {
         Ok(Summary::tag("LOCK TABLE"))
     }
 
-    /// Whether the user may have `table` maintained, or everything: as its owner, or as a superuser.
+    /// Whether the user may have `table` maintained, as its owner, or everything, as a superuser.
     /// Others are warned.
     fn may_maintain(&mut self, table: Option<&ObjectName>, verb: &str) -> Result<bool> {
         let found = table.map(|name| self.relation(name)).transpose()?;

@@ -280,8 +280,8 @@ impl Lineage {
         range.publish(&right, empty);
     }
 
-    /// Frees the records in memory of a storage whose rows cannot be restored. The chunks stay: `check`
-    /// verifies them, and their files are known.
+    /// Frees the records in memory of a storage whose rows cannot be restored. The chunks stay:
+    /// `check` verifies them, and their files are known.
     pub fn forget_records(&self) {
         for range in self.ranges() {
             if let BaseBody::Insert(_) = range.load().base.body {

@@ -1,7 +1,8 @@
 //! WHERE of a short plan: an AND of comparisons of columns with constants, one [`Test`] per column.
 //!
 //! Compiled from the syntax tree ([`Compiler::tests`]), a test becomes a set of values when the
-//! statement runs ([`condition_values`](super::condition_values)). `None`: the statement takes the full path.
+//! statement runs ([`condition_values`](super::condition_values)). `None`: the statement takes the
+//! full path.
 
 use super::scope::{Compiler, Scope};
 use super::source::Source;

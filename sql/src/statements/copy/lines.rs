@@ -125,8 +125,8 @@ impl Blocks {
         Ok(())
     }
 
-    /// Ends the data before a line of `\.`, looking for it from `from` on. What a client sends behind
-    /// it is thrown away.
+    /// Ends the data before a line of `\.`, looking for it from `from` on. What a client sends
+    /// behind it is thrown away.
     fn stop_at_marker(&mut self, from: usize) -> Result<()> {
         let bytes = &self.rest;
         let is_marker = |at: &usize| {

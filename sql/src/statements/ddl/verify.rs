@@ -321,8 +321,8 @@ fn with_nulls(catalog: &Catalog, table: &TableDef) -> Arc<Catalog> {
     Arc::new(catalog)
 }
 
-/// The transaction's definitions, under its names, of what others have committed: without the tables
-/// and columns that it has made itself. None: `table` is one, whose rows nobody else has.
+/// The transaction's definitions, under its names, of what others have committed: without the
+/// tables and columns that it has made itself. None: `table` is one, whose rows nobody else has.
 fn committed(own: &Catalog, others: &Catalog, table: &TableDef) -> Option<Arc<Catalog>> {
     let known = |def: &TableDef| {
         let before = others.tables.get(&def.id);
