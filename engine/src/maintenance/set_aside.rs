@@ -14,8 +14,8 @@
 //! indexes. A table that cannot be restored is closed off, and an index that cannot be built is
 //! unusable (see `recovery::restore`). Both are tried again by the next open only.
 //!
-//! A failure is reported once. The work of checkpoints is tried again after growing pauses, by every checkpoint
-//! that is asked to merge all, and after the database has been reopened.
+//! A failure is reported once. The work of checkpoints is tried again after growing pauses, by
+//! every checkpoint that is asked to merge all, and after the database has been reopened.
 //!
 //! Memory: the tails of a range that cannot be merged cannot be freed. Up to half the tails' share
 //! they count neither as lack of memory nor against writers of other tables. Beyond it, writes to

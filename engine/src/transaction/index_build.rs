@@ -14,8 +14,8 @@
 //! 4. A second transaction makes the definition valid: readers may use it.
 //!
 //! An error removes the definition: at once, or by a later turn of maintenance if another
-//! transaction holds the table by then. A crash leaves a definition that is being built; opening the database
-//! removes it.
+//! transaction holds the table by then. A crash leaves a definition that is being built; opening
+//! the database removes it.
 //!
 //! Invariants:
 //! 1. An index with [`IndexState::Valid`] has an entry for every version that is visible at

@@ -50,8 +50,8 @@ impl Db {
         })
     }
 
-    /// Whether a storage could not be restored, and the newest catalog has no table with it any more:
-    /// dropping such a table gives its rows up, whatever its retention.
+    /// Whether a storage could not be restored, and the newest catalog has no table with it any
+    /// more: dropping such a table gives its rows up, whatever its retention.
     pub(super) fn is_given_up(&self, storage: StorageId, catalogs: &[Version]) -> bool {
         let is_closed_off = |store: Arc<Store>| store.check_restored().is_err();
         self.any_store(storage).is_ok_and(is_closed_off)

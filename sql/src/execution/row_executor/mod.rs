@@ -2,8 +2,8 @@
 //! key or a secondary index leads to ([`search`]), MIN and MAX of indexed columns, and INSERTs of a
 //! few rows, compiled once and run on the engine without DataFusion.
 //!
-//! A statement is compiled from its syntax tree ([`compile`]) into a [`program`], for one version of
-//! the catalog, one set of session settings and the types of its parameters. Statements outside
+//! A statement is compiled from its syntax tree ([`compile`]) into a [`program`], for one version
+//! of the catalog, one set of session settings and the types of its parameters. Statements outside
 //! these forms are not compiled and take the full path.
 //!
 //! Invariants:
