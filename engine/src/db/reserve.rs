@@ -1,7 +1,7 @@
 //! Whether the space that is kept for freeing space is there: see `maintenance::reserve`.
 
-use parking_lot::Mutex;
 use std::sync::atomic::AtomicBool;
+use strandline_base::sync::Mutex;
 
 /// Whether the reserve is there.
 #[derive(Debug, Default)]
