@@ -16,7 +16,8 @@ use crate::catalog::Catalog;
 use crate::db::{Db, closed};
 use crate::redo;
 use crate::settings::{ConflictPolicy, TxnOptions};
-use crate::store::{Hold, Store, StoredIndex, Waiting};
+use crate::store::entered_keys::EnteredKeys;
+use crate::store::{Hold, Store, Waiting};
 use adjustable::Adjustable;
 use footprint::Footprint;
 use hints::TxnHints;
@@ -28,8 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use strandline_base::sync::Mutex;
-use strandline_base::{CommitTs, Error, ErrorKind, Result, RowId, SqlState};
-use strandline_index::KeyBytes;
+use strandline_base::{CommitTs, Error, ErrorKind, Result, SqlState};
 use strandline_tail::change::PendingStamp;
 use strandline_txn::{
     Isolation, Looks, SnapshotGuard, StartWord, TxnSlot, TxnStatus, Visibility, lock_timeout,
@@ -81,9 +81,7 @@ pub(crate) struct TxnState {
     pub(crate) written: Vec<PendingStamp>,
     pub(crate) footprint: Footprint,
     /// index entries of rows that this transaction inserted, bulk-loaded rows excepted
-    pub(crate) entries: Vec<(Arc<StoredIndex>, KeyBytes, RowId)>,
-    /// bytes that the keys in `entries` take on the heap
-    pub(crate) entries_heap: usize,
+    pub(crate) entries: EnteredKeys,
     /// storages this transaction is registered with
     stores: Vec<HeldStore>,
     /// None: none of it, as in most transactions
@@ -172,8 +170,7 @@ impl Transaction {
             redo: Vec::new(),
             written: Vec::new(),
             footprint: Footprint::default(),
-            entries: Vec::new(),
-            entries_heap: 0,
+            entries: EnteredKeys::default(),
             stores: Vec::new(),
             rare: None,
             catalog,
@@ -431,8 +428,7 @@ impl Transaction {
         state.snapshot = None;
         state.written = Vec::new();
         state.footprint = Footprint::default();
-        state.entries = Vec::new();
-        state.entries_heap = 0;
+        state.entries = EnteredKeys::default();
         state.rare = None;
         // Also if its commit panicked with the slot in hand.
         self.release_locks(state, self.hints.own());

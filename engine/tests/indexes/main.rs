@@ -6,6 +6,7 @@ mod common;
 mod crash;
 mod definitions;
 mod expressions;
+mod loads;
 mod maintenance;
 mod model;
 mod reading;
