@@ -4,7 +4,7 @@ CARGO ?= cargo
 # The rivals' engines are compiled only by the benchmarks that compare with them.
 PACKAGES := --workspace --exclude strandline-bench-rivals
 # Crates with models for the shuttle scheduler (tests named `shuttle`).
-MODELS := -p strandline-txn -p strandline-index -p strandline-tail
+MODELS := -p strandline-txn -p strandline-index -p strandline-tail -p strandline-engine
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 

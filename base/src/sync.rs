@@ -46,35 +46,56 @@ mod shuttled {
 
     /// Access to what a [`Mutex`] protects.
     #[derive(Debug)]
-    pub struct MutexGuard<'a, T>(Option<shuttle::sync::MutexGuard<'a, T>>);
+    pub struct MutexGuard<'a, T> {
+        held: Option<shuttle::sync::MutexGuard<'a, T>>,
+        mutex: &'a Mutex<T>,
+    }
 
-    const HELD: &str = "empty only inside Condvar::wait";
+    const HELD: &str = "empty only inside Condvar::wait and MutexGuard::unlocked";
 
     impl<T> Mutex<T> {
         /// An unlocked mutex.
-        pub fn new(value: T) -> Self {
+        pub const fn new(value: T) -> Self {
             Self(shuttle::sync::Mutex::new(value))
         }
         /// Blocks until the lock is free.
         pub fn lock(&self) -> MutexGuard<'_, T> {
-            MutexGuard(Some(self.0.lock().unwrap_or_else(PoisonError::into_inner)))
+            MutexGuard {
+                held: Some(self.0.lock().unwrap_or_else(PoisonError::into_inner)),
+                mutex: self,
+            }
         }
         /// The lock if it is free now.
         pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-            self.0.try_lock().ok().map(|guard| MutexGuard(Some(guard)))
+            let held = Some(self.0.try_lock().ok()?);
+            Some(MutexGuard { held, mutex: self })
+        }
+        /// The value.
+        pub fn into_inner(self) -> T {
+            self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+        }
+    }
+
+    impl<T> MutexGuard<'_, T> {
+        /// Calls `work` without the lock.
+        pub fn unlocked<R>(guard: &mut Self, work: impl FnOnce() -> R) -> R {
+            guard.held = None;
+            let result = work();
+            guard.held = guard.mutex.lock().held;
+            result
         }
     }
 
     impl<T> Deref for MutexGuard<'_, T> {
         type Target = T;
         fn deref(&self) -> &T {
-            self.0.as_ref().expect(HELD)
+            self.held.as_ref().expect(HELD)
         }
     }
 
     impl<T> DerefMut for MutexGuard<'_, T> {
         fn deref_mut(&mut self) -> &mut T {
-            self.0.as_mut().expect(HELD)
+            self.held.as_mut().expect(HELD)
         }
     }
 
@@ -89,15 +110,15 @@ mod shuttled {
         }
         /// Releases the lock until notified.
         pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
-            let held = guard.0.take().expect(HELD);
-            guard.0 = Some(self.0.wait(held).unwrap_or_else(PoisonError::into_inner));
+            let held = guard.held.take().expect(HELD);
+            guard.held = Some(self.0.wait(held).unwrap_or_else(PoisonError::into_inner));
         }
         /// Releases the lock until notified; never times out.
         pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, t: Duration) -> WaitTimeoutResult {
-            let held = guard.0.take().expect(HELD);
+            let held = guard.held.take().expect(HELD);
             let waited = self.0.wait_timeout(held, t);
             let (held, result) = waited.unwrap_or_else(PoisonError::into_inner);
-            guard.0 = Some(held);
+            guard.held = Some(held);
             result
         }
         /// Wakes one waiter.

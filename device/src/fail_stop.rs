@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use strandline_base::sync::Mutex;
 use strandline_base::{Error, ErrorKind, Result, SqlState};
 
 use crate::Device;

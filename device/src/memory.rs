@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::{Mutex, RwLock};
+use strandline_base::sync::{Mutex, RwLock};
 use strandline_base::{Error, Result, SqlState};
 
 use crate::{Device, File, LOCK_FILE, lock_held_error, short_read_error};

@@ -4,9 +4,9 @@
 mod common;
 
 use common::*;
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use strandline_base::sync::Mutex;
 use strandline_device::{File, MemoryDevice};
 use strandline_engine::catalog::{HistoryPolicy, IdentityDef};
 use strandline_engine::*;

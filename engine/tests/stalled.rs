@@ -278,7 +278,7 @@ fn a_backup() {
     let before = world.state();
     let target: Arc<dyn Device> = Arc::new(MemoryDevice::new());
     let db = world.db.clone();
-    let stalled = parking_lot::Mutex::new((world, false));
+    let stalled = strandline_base::sync::Mutex::new((world, false));
     let observer = |_: CopyProgress| {
         let (world, has_stalled) = &mut *stalled.lock();
         if !std::mem::replace(has_stalled, true) {

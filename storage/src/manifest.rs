@@ -33,8 +33,8 @@ mod superblock;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use strandline_base::bytes::{ByteReader, PutBytes};
+use strandline_base::sync::Mutex;
 use strandline_base::{Error, ErrorKind, Result, SqlState, checksum};
 use strandline_device::{CONFIGURATION_FILE, Device, File, LOCK_FILE};
 

@@ -41,10 +41,9 @@ mod segment;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use strandline_base::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering, yield_now};
 use strandline_base::{Error, ErrorKind, Result, SqlState};
 use strandline_device::{Device, File};
 
@@ -344,7 +343,7 @@ impl Wal {
         state.leading = true;
         for _ in 0..GATHER_YIELDS_MAX {
             let end = state.end;
-            MutexGuard::unlocked(&mut state, std::thread::yield_now);
+            MutexGuard::unlocked(&mut state, yield_now);
             if state.end == end {
                 break;
             }

@@ -8,9 +8,9 @@
 //! Lock order: counters → log.
 
 use crate::catalog::TableDef;
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use strandline_base::sync::Mutex;
 use strandline_base::{ColumnId, Error, Result, SqlState, TableId};
 
 #[derive(Clone, Copy, Debug)]

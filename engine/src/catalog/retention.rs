@@ -23,10 +23,10 @@
 //! Lock order: `state` is held only to look and to change, with nothing else taken.
 
 use crate::catalog::HistoryPolicy;
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use strandline_base::sync::Mutex;
 use strandline_base::utc::format_utc;
 use strandline_base::{Clock, CommitTs};
 use tracing::warn;

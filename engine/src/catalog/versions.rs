@@ -14,10 +14,10 @@
 
 use crate::catalog::{Catalog, HistoryPolicy};
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
+use strandline_base::sync::Mutex;
 use strandline_base::{CommitTs, Error, ErrorKind, Result, SqlState, StorageId, TableId};
 
 /// The versions.

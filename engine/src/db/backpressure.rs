@@ -3,9 +3,9 @@
 //!
 //! Lock order: `large` is taken with nothing else held.
 
-use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use strandline_base::sync::Mutex;
 
 /// A transaction with this many bytes or more is counted individually.
 pub(crate) const SMALL_BYTES: usize = 64 << 10;

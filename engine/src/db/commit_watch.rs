@@ -10,9 +10,9 @@
 //!
 //! Lock order: the log's lock → `watches`, which is held only to push and to take.
 
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use strandline_base::sync::Mutex;
 
 /// The watches of a database.
 #[derive(Default)]

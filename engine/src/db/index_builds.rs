@@ -3,9 +3,9 @@
 use crate::catalog::index::IndexId;
 use crate::db::Db;
 use crate::store::index_build::BuildObserver;
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use strandline_base::sync::Mutex;
 use strandline_base::{Error, ErrorKind, Result, SqlState, TableId};
 
 /// Phase of a build.

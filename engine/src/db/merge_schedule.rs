@@ -2,10 +2,10 @@
 //!
 //! Lock order: `ages` is taken with nothing else held.
 
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use strandline_base::sync::Mutex;
 use strandline_base::{RangeNo, StorageId};
 
 /// The schedule; see the module's documentation. Times are those of [`super::Db::elapsed_us`].

@@ -11,9 +11,9 @@
 //! Lock order: the list of readers, only to copy it; then one reader's lock. The checkpoint only
 //! tries this lock: a reader at work keeps its range until the next merge.
 
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
+use strandline_base::sync::Mutex;
 
 /// All readers that may hold a prepared range.
 #[derive(Default)]

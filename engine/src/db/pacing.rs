@@ -15,8 +15,8 @@
 
 use super::pauses::Pauses;
 use crate::events;
-use parking_lot::Mutex;
 use std::time::Duration;
+use strandline_base::sync::Mutex;
 use strandline_base::{CommitTs, Error};
 use tracing::{info, warn};
 

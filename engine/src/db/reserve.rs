@@ -1,7 +1,7 @@
 //! Whether the disk reserve for freeing space exists; see `maintenance::reserve`.
 
-use parking_lot::Mutex;
 use std::sync::atomic::AtomicBool;
+use strandline_base::sync::Mutex;
 
 /// Whether the reserve exists.
 #[derive(Debug, Default)]

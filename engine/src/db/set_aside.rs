@@ -3,11 +3,11 @@
 //! Lock order: `entries` is taken with nothing else held, and held only to look and to change.
 
 use super::pauses::Pauses;
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use strandline_base::sync::Mutex;
 use strandline_base::{Error, RangeNo, StorageId};
 
 /// The first pause before work is tried again.

@@ -9,22 +9,24 @@
 //! scans, merges). Row ids allow for that: a range's number and slot are no position.
 //!
 //! Encoding runs on worker threads, at most one range each, and of no more ranges than
-//! `Settings::load_bytes` have room for, so that loading uses all cores with bounded memory.
+//! `Settings::load_bytes` have room for, so that loading uses all cores with bounded memory. The
+//! workers that encode nothing enter a loaded range into the table's indexes ([`entries`]).
+
+mod entries;
 
 use crate::catalog::TableDef;
 use crate::db::memory_account::HeldBytes;
 use crate::manifest_state::{RangeEntry, to_json};
 use crate::redo;
-use crate::statement::keys::{KeyCheck, Uniqueness};
+use crate::statement::write_target::WriteTarget;
 use crate::statement::{OnInvisibleDuplicate, Statement, not_null_violation};
-use crate::store::{BasedRange, Store, StoredIndex, key_index, secondary_index};
+use crate::store::{BasedRange, Store};
 use crate::transaction::Load;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use strandline_base::{ColumnId, Error, RANGE_ROWS, Result, RowId, Value};
+use strandline_base::{ColumnId, Error, RANGE_ROWS, Result};
 use strandline_column::row_bytes::{batch_bytes, rows_within};
-use strandline_column::types::value_at;
 use strandline_storage::file::data_file::DataFile;
 use strandline_tail::change::{PendingStamp, Writer};
 use strandline_txn::StartWord;
@@ -66,7 +68,7 @@ struct Loaded {
 impl Statement {
     /// A fast path for bulk loads: rows go straight into compressed chunks.
     pub fn bulk_insert(self: &Arc<Self>, table: &Arc<TableDef>) -> Result<BulkInsert> {
-        let (store, writer) = self.writable(table)?;
+        let WriteTarget { store, writer, .. } = self.writable(table)?;
         let buffered_bytes = self.transaction().db().load_memory.share();
         Ok(BulkInsert {
             statement: self.clone(),
@@ -230,88 +232,10 @@ impl BulkInsert {
             redo::put_load(&mut state.redo, self.table.storage, &json);
         }
         self.loaded += rows as u64;
-        self.add_keys(&loaded.based, &columns, rows)?;
+        self.enter_range(loaded.based.no, &columns, rows)?;
         self.statement
             .note_loaded(&self.table, &self.store, loaded.based.no);
         Ok(())
-    }
-
-    fn add_keys(
-        &self,
-        based: &BasedRange,
-        columns: &[Option<ArrayRef>],
-        rows: usize,
-    ) -> Result<()> {
-        for (at, def) in self.table.keys.iter().enumerate() {
-            let index = key_index(&self.store, &def.columns)?;
-            self.add_entries(&index, Uniqueness::Key(at), based, columns, rows)?;
-        }
-        for (at, def) in self.table.indexes.iter().enumerate() {
-            self.statement.transaction().db().check_index_memory()?;
-            let index = secondary_index(&self.store, def.id)?;
-            self.add_entries(&index, Uniqueness::Index(at), based, columns, rows)?;
-        }
-        Ok(())
-    }
-
-    /// Adds the entries of a loaded range to one index.
-    fn add_entries(
-        &self,
-        index: &Arc<StoredIndex>,
-        uniqueness: Uniqueness,
-        based: &BasedRange,
-        columns: &[Option<ArrayRef>],
-        rows: usize,
-    ) -> Result<()> {
-        let mut parts = Vec::with_capacity(index.columns.len());
-        for id in &index.columns {
-            let part = self.table.position(*id).and_then(|at| {
-                let sql_type = self.table.columns[at].sql_type;
-                Some((sql_type, columns[at].clone()?))
-            });
-            parts.push(part.ok_or_else(|| Error::internal("a key column is missing"))?);
-        }
-        let computed = index
-            .computed()
-            .map(|key| key.of_rows(&parts))
-            .transpose()?;
-        let parts = computed.as_ref().map_or(&parts, |keys| &keys.parts);
-        let mut load = match index.is_unique() {
-            true => index.index.bulk_load_unique(),
-            false => index.index.bulk_load(),
-        };
-        let check = |bytes, row, others| {
-            self.statement.check_later(KeyCheck {
-                table: self.table.clone(),
-                store: self.store.clone(),
-                index: index.clone(),
-                uniqueness,
-                bytes,
-                row,
-                others,
-                on_invisible: OnInvisibleDuplicate::Violation,
-            })
-        };
-        let (mut values, mut others) = (vec![Value::Null; parts.len()], Vec::new());
-        for row in 0..rows {
-            for (value, (sql_type, array)) in values.iter_mut().zip(parts) {
-                *value = value_at(*sql_type, array, row);
-            }
-            let is_selected = computed.as_ref().is_none_or(|keys| keys.is_selected(row));
-            if !is_selected || !index.has_entry(&values) {
-                continue;
-            }
-            let row = RowId::new(based.no, row as u16);
-            load.push(&values, row, &mut others)?;
-            if !others.is_empty() {
-                let others = std::mem::take(&mut others);
-                check(index.index.encode(&values), row, others)?;
-            }
-        }
-        for found in load.collisions()? {
-            check(found.key, found.row, found.others)?;
-        }
-        load.finish()
     }
 }
 

@@ -4,6 +4,7 @@
 //! the key's bytes already; the check at the end of the statement examines these rows. So of two
 //! concurrent writers of one key exactly the later one sees the other, and waits for it.
 
+use super::write_target::WriteTarget;
 use super::{OnInvisibleDuplicate, Statement, write_conflict};
 use crate::catalog::index::IndexId;
 use crate::catalog::{TableDef, column_of};
@@ -23,7 +24,7 @@ use strandline_base::{
 };
 use strandline_column::types::value_at;
 use strandline_index::KeyBytes;
-use strandline_txn::{Isolation, Looks, StartWord, Visibility};
+use strandline_txn::{Isolation, Looks, Visibility};
 
 /// How a row came to a key.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,9 +46,8 @@ pub(crate) enum Uniqueness {
 
 /// An index that a statement enters rows into.
 pub(super) struct EntryPlace<'a> {
-    pub table: &'a Arc<TableDef>,
-    pub store: &'a Arc<Store>,
-    pub index: Arc<StoredIndex>,
+    pub target: &'a WriteTarget<'a>,
+    pub index: &'a Arc<StoredIndex>,
     pub uniqueness: Uniqueness,
     pub on_invisible: OnInvisibleDuplicate,
 }
@@ -75,6 +75,7 @@ impl Statement {
         new: NewKey,
     ) -> Result<()> {
         let index = place.index;
+        let target = place.target;
         let entry = key.and_then(|key| index.entry_key(key));
         let mut others = Vec::new();
         match (new, entry) {
@@ -82,26 +83,21 @@ impl Statement {
             (NewKey::Updated, entry) => {
                 let mut state = self.txn.state.lock();
                 let moved = &mut state.rare_work().moved;
-                moved.enter(&index, entry, row, &mut others)?;
+                moved.enter(index, entry, row, &mut others)?;
             }
             (NewKey::Inserted, Some(entry)) => {
                 index.enter(&entry, row, &mut others)?;
                 let mut state = self.txn.state.lock();
-                state.entries_heap += entry.bytes.heap_bytes();
-                if others.is_empty() {
-                    state.entries.push((index, entry.bytes, row));
-                    return Ok(());
-                }
-                state.entries.push((index.clone(), entry.bytes, row));
+                state.entries.push(index, entry.bytes, row);
             }
             (NewKey::Inserted, None) => {}
         }
         if let Some(key) = key.filter(|_| !others.is_empty()) {
             self.check_later(KeyCheck {
-                table: place.table.clone(),
-                store: place.store.clone(),
+                table: target.table.clone(),
+                store: target.store.clone(),
                 bytes: index.index.encode(key),
-                index,
+                index: index.clone(),
                 uniqueness: place.uniqueness,
                 row,
                 others,
@@ -111,30 +107,37 @@ impl Statement {
         Ok(())
     }
 
-    /// Enters an inserted row, whose `values` are by column id, into the secondary indexes.
-    pub(super) fn enter_secondary(
+    /// Enters an inserted row, whose `values` are by column id, into the table's indexes.
+    pub(super) fn enter_inserted(
         &self,
-        table: &Arc<TableDef>,
-        store: &Arc<Store>,
+        target: &WriteTarget<'_>,
         values: &[Value],
         row: RowId,
         on_invisible: OnInvisibleDuplicate,
     ) -> Result<()> {
+        let indexes = target.indexes()?;
+        let place = |index, uniqueness| EntryPlace {
+            target,
+            index,
+            uniqueness,
+            on_invisible,
+        };
+        for (at, index) in indexes.keys.iter().enumerate() {
+            let place = place(index, Uniqueness::Key(at));
+            target.with_columns(&index.columns, values, |key| {
+                self.enter_key(place, Some(key), row, NewKey::Inserted)
+            })?;
+        }
+        if indexes.secondary.is_empty() {
+            return Ok(());
+        }
         self.txn.db().check_index_memory()?;
-        let mut columns = Vec::new();
-        for (at, def) in table.indexes.iter().enumerate() {
-            let index = secondary_index(store, def.id)?;
-            columns.clear();
-            columns.extend(index.columns.iter().map(|id| values[id.0 as usize].clone()));
-            let place = EntryPlace {
-                table,
-                store,
-                index: index.clone(),
-                uniqueness: Uniqueness::Index(at),
-                on_invisible,
-            };
-            let key = index.key_of(&columns)?;
-            self.enter_key(place, key.as_deref(), row, NewKey::Inserted)?;
+        for (at, index) in indexes.secondary.iter().enumerate() {
+            let place = place(index, Uniqueness::Index(at));
+            target.with_columns(&index.columns, values, |columns| {
+                let key = index.key_of(columns)?;
+                self.enter_key(place, key.as_deref(), row, NewKey::Inserted)
+            })?;
         }
         Ok(())
     }
@@ -143,15 +146,13 @@ impl Statement {
     /// column of `changed`: the columns of `set` whose value differs from the one before.
     pub(super) fn enter_updated(
         &self,
-        table: &Arc<TableDef>,
-        store: &Arc<Store>,
-        (word, row): (StartWord, RowId),
+        target: &WriteTarget<'_>,
+        row: RowId,
         (set, changed): (&[(ColumnId, Value)], &[ColumnId]),
     ) -> Result<()> {
         let value_of = |id: &ColumnId| set.iter().find(|(set, _)| set == id);
         let mut columns = Vec::new();
-        for (at, def) in table.indexes.iter().enumerate() {
-            let index = secondary_index(store, def.id)?;
+        for (at, index) in target.indexes()?.secondary.iter().enumerate() {
             if !index.columns.iter().any(|id| changed.contains(id)) {
                 continue;
             }
@@ -162,13 +163,12 @@ impl Statement {
             if columns.len() < index.columns.len() {
                 columns.clear();
                 columns.resize(index.columns.len(), Value::Null);
-                let stored = store.rows();
-                stored.read(row, &newest(word), &index.columns, &mut columns)?;
+                let (stored, own) = (target.store.rows(), target.writer.word);
+                stored.read(row, &newest(own), &index.columns, &mut columns)?;
             }
             let place = EntryPlace {
-                table,
-                store,
-                index: index.clone(),
+                target,
+                index,
                 uniqueness: Uniqueness::Index(at),
                 on_invisible: OnInvisibleDuplicate::Violation,
             };
@@ -184,6 +184,17 @@ impl Statement {
     /// 53200 if open transactions keep too much and this one is to give way.
     pub(super) fn check_later(&self, check: KeyCheck) -> Result<()> {
         self.checks.lock().push(check, &self.txn)
+    }
+
+    /// The same for keys that another thread has entered for this statement.
+    pub(super) fn check_all_later(&self, entered: KeyChecks) -> Result<()> {
+        let KeyChecks { list, held, .. } = entered;
+        drop(held); // counted from here on with those of the statement
+        let mut checks = self.checks.lock();
+        for check in list {
+            checks.push(check, &self.txn)?;
+        }
+        Ok(())
     }
 
     /// Checks the keys that the statement has entered, or defers that.
@@ -285,7 +296,7 @@ pub(super) struct KeyChecks {
 }
 
 impl KeyChecks {
-    fn push(&mut self, check: KeyCheck, txn: &Transaction) -> Result<()> {
+    pub fn push(&mut self, check: KeyCheck, txn: &Transaction) -> Result<()> {
         self.heap += check.heap_bytes();
         self.list.push(check);
         let bytes = self.list.capacity() * size_of::<KeyCheck>() + self.heap;

@@ -13,6 +13,7 @@ mod point_table;
 mod row_locks;
 mod search;
 mod write;
+mod write_target;
 
 pub use bulk::BulkInsert;
 pub use foreign_keys::RowRules;
@@ -21,17 +22,15 @@ pub use point_table::{Effect, Modify, PointTable};
 pub use row_locks::LockWait;
 
 use crate::catalog::TableDef;
-use crate::store::Store;
 use crate::store::merged_bases::BaseOnlyRanges;
 use crate::transaction::Transaction;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::SchemaRef;
 use foreign_keys::{NoRules, RowEvent};
 use keys::KeyChecks;
-use parking_lot::Mutex;
 use std::sync::Arc;
+use strandline_base::sync::Mutex;
 use strandline_base::{CommitTs, Error, ErrorKind, Result, SqlState};
-use strandline_tail::change::Writer;
 use strandline_txn::{SnapshotGuard, Visibility};
 
 /// Meaning of a duplicate key of a row that the statement does not see.
@@ -100,22 +99,6 @@ impl Statement {
     }
     pub(crate) fn visibility(&self) -> &Visibility {
         &self.visibility
-    }
-
-    /// The store of `table`, with this transaction registered as a writer of it.
-    pub(crate) fn writable(&self, table: &Arc<TableDef>) -> Result<(Arc<Store>, Writer)> {
-        let store = self.txn.db().store(table.storage)?;
-        let word = self.txn.lock_store(&store)?;
-        self.check_definition(table)?;
-        self.txn.db().check_mergeable(&store)?;
-        self.txn.admit_write()?;
-        let writer = Writer {
-            word,
-            statement: self.visibility.statement,
-            snapshot: self.visibility.ts,
-            speculative: self.txn.options().speculative,
-        };
-        Ok((store, writer))
     }
 
     /// The definition may have changed while this statement waited for the table.

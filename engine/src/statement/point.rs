@@ -6,14 +6,13 @@
 use crate::catalog::TableDef;
 use crate::settings::ConflictPolicy;
 use crate::statement::point_table::{Effect, Modify};
+use crate::statement::write_target::WriteTarget;
 use crate::statement::{OnInvisibleDuplicate, Statement};
-use crate::store::Store;
 use crate::store::TableStore;
 use crate::store::{find_key, forget_expired, key_index};
 use std::sync::Arc;
 use strandline_base::{ColumnId, Result, RowId, SqlState, Value};
 use strandline_index::is_same_key;
-use strandline_tail::change::Writer;
 use strandline_txn::{Isolation, Visibility};
 
 impl Statement {
@@ -61,13 +60,13 @@ impl Statement {
 
     /// Inserts one full row in column order. Keys are checked before it returns.
     pub fn point_insert(&self, table: &Arc<TableDef>, row: &[Value]) -> Result<RowId> {
-        let (store, writer) = self.writable(table)?;
+        let target = self.writable(table)?;
         let mut values = vec![Value::Null; table.next_column as usize];
         for (column, value) in table.columns.iter().zip(row) {
             values[column.id.0 as usize] = value.clone();
         }
         let violation = OnInvisibleDuplicate::Violation;
-        let id = self.insert_row(table, &store, &writer, &values, violation)?;
+        let id = self.insert_row(&target, &values, violation)?;
         self.finish()?;
         Ok(id)
     }
@@ -81,8 +80,8 @@ impl Statement {
         key_values: &[Value],
         set: &[(ColumnId, Value)],
     ) -> Result<bool> {
-        let updated = self.on_newest(table, key, key_values, |store, writer, row| {
-            self.update_row(table, store, writer, row, set)
+        let updated = self.on_newest(table, key, key_values, |target, row| {
+            self.update_row(target, row, set)
         })?;
         self.finish()?;
         Ok(updated)
@@ -95,8 +94,8 @@ impl Statement {
         key: usize,
         key_values: &[Value],
     ) -> Result<bool> {
-        let deleted = self.on_newest(table, key, key_values, |store, writer, row| {
-            self.delete_row(table, store, writer, row)
+        let deleted = self.on_newest(table, key, key_values, |target, row| {
+            self.delete_row(target, row)
         })?;
         self.finish()?;
         Ok(deleted)
@@ -114,21 +113,21 @@ impl Statement {
         modify: Modify<'_>,
     ) -> Result<bool> {
         let (mut row_values, mut set) = (vec![Value::Null; columns.len()], Vec::new());
-        let done = self.on_newest(table, key, key_values, |store, writer, row| {
+        let done = self.on_newest(table, key, key_values, |target, row| {
             let visibility = Visibility {
-                ts: writer.snapshot,
-                own: writer.word,
+                ts: target.writer.snapshot,
+                own: target.writer.word,
                 statement: self.visibility().statement,
             };
-            let stored = store.rows();
+            let stored = target.store.rows();
             if !stored.read(row, &visibility, columns, &mut row_values)? {
                 return Ok(false);
             }
             set.clear();
             match modify(&row_values, &mut set)? {
                 Effect::Leave => Ok(false),
-                Effect::Update => self.update_row(table, store, writer, row, &set),
-                Effect::Delete => self.delete_row(table, store, writer, row),
+                Effect::Update => self.update_row(target, row, &set),
+                Effect::Delete => self.delete_row(target, row),
             }
         })?;
         self.finish()?;
@@ -143,13 +142,13 @@ impl Statement {
         rows: &[Value],
         conflicts: OnInvisibleDuplicate,
     ) -> Result<()> {
-        let (store, writer) = self.writable(table)?;
+        let target = self.writable(table)?;
         let mut values = vec![Value::Null; table.next_column as usize];
         for row in rows.chunks_exact(table.columns.len().max(1)) {
             for (column, value) in table.columns.iter().zip(row) {
                 values[column.id.0 as usize].clone_from(value);
             }
-            self.insert_row(table, &store, &writer, &values, conflicts)?;
+            self.insert_row(&target, &values, conflicts)?;
         }
         Ok(())
     }
@@ -168,25 +167,25 @@ impl Statement {
         table: &Arc<TableDef>,
         key: usize,
         key_values: &[Value],
-        mut write: impl FnMut(&Arc<Store>, &Writer, RowId) -> Result<bool>,
+        mut write: impl FnMut(&WriteTarget<'_>, RowId) -> Result<bool>,
     ) -> Result<bool> {
-        let (store, mut writer) = self.writable(table)?;
-        let index = key_index(&store, &table.keys[key].columns)?;
+        let mut target = self.writable(table)?;
+        let index = key_index(&target.store, &table.keys[key].columns)?;
         self.transaction()
-            .note_key(table, &store, &index, key_values);
+            .note_key(table, &target.store, &index, key_values);
         let mut visibility = Visibility {
-            own: writer.word,
+            own: target.writer.word,
             ..*self.visibility()
         };
         loop {
-            let Some(row) = find_key(&store, &index, key_values, &visibility)? else {
+            let Some(row) = find_key(&target.store, &index, key_values, &visibility)? else {
                 return Ok(false);
             };
-            match write(&store, &writer, row) {
+            match write(&target, row) {
                 Err(e) if e.sqlstate() == SqlState::SERIALIZATION_FAILURE && self.looks_again() => {
                     self.transaction().check_cancelled()?;
                     visibility.ts = self.transaction().newest_moment();
-                    writer.snapshot = visibility.ts;
+                    target.writer.snapshot = visibility.ts;
                 }
                 outcome => return outcome,
             }

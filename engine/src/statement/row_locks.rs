@@ -33,7 +33,7 @@ impl Statement {
         lock: RowLock,
         wait: LockWait,
     ) -> Result<Vec<bool>> {
-        let (store, writer) = self.writable(table)?;
+        let target = self.writable(table)?;
         let change = Change::Lock(lock);
         let mut locked = Vec::with_capacity(rows.len());
         for &row in rows {
@@ -41,7 +41,7 @@ impl Statement {
             let mut looks = Looks::default();
             let mut busy_since = None;
             let is_locked = loop {
-                match self.try_write(table, &store, &writer, row, change)? {
+                match self.try_write(&target, row, change)? {
                     WriteOutcome::Done(_) => break true,
                     WriteOutcome::Gone => break false,
                     WriteOutcome::Conflict(_) => return Err(write_conflict(table)),

@@ -90,24 +90,24 @@ impl Statement {
         columns: &[ColumnId],
         modify: Modify<'_>,
     ) -> Result<u64> {
-        let (store, writer) = self.writable(table)?;
+        let target = self.writable(table)?;
         let visibility = Visibility {
-            own: writer.word,
+            own: target.writer.word,
             ..*self.visibility()
         };
         let (mut values, mut set) = (vec![Value::Null; columns.len()], Vec::new());
         let mut changed = 0;
         for &row in rows {
             self.transaction().admit_next_write()?;
-            let stored = store.rows();
+            let stored = target.store.rows();
             if !stored.read(row, &visibility, columns, &mut values)? {
                 continue;
             }
             set.clear();
             let is_changed = match modify(&values, &mut set)? {
                 Effect::Leave => false,
-                Effect::Update => self.update_row(table, &store, &writer, row, &set)?,
-                Effect::Delete => self.delete_row(table, &store, &writer, row)?,
+                Effect::Update => self.update_row(&target, row, &set)?,
+                Effect::Delete => self.delete_row(&target, row)?,
             };
             changed += u64::from(is_changed);
         }

@@ -40,19 +40,17 @@ pub(crate) fn visit_range(
         return Ok(());
     };
     let slots = RangeSlots::read(store, (range, &range.load_full()), columns, visibility)?;
-    let mut values = vec![Value::Null; columns.len()];
-    for slot in 0..slots.len {
-        values_at(&slots.columns, slot, &mut values);
-        visit(RowId::new(range.no(), slot as u16), &values);
-    }
-    Ok(())
+    slots.visit(&mut |slot, values| {
+        visit(RowId::new(range.no(), slot as u16), values);
+        Ok(())
+    })
 }
 
 /// Columns of every slot of a range, as somebody sees them.
 pub(crate) struct RangeSlots {
     pub columns: Vec<(SqlType, ArrayRef)>,
     /// slots with a visible row; None: all
-    pub visible: Option<BooleanArray>,
+    visible: Option<BooleanArray>,
     /// how many slots
     pub len: usize,
 }
@@ -79,6 +77,21 @@ impl RangeSlots {
             columns: arrays,
             len: snapshot.rows(),
         })
+    }
+
+    /// Whether a slot has a visible row.
+    pub fn is_visible(&self, slot: usize) -> bool {
+        self.visible.as_ref().is_none_or(|seen| seen.value(slot))
+    }
+
+    /// Visits the values of every slot.
+    pub fn visit(&self, visit: &mut dyn FnMut(usize, &[Value]) -> Result<()>) -> Result<()> {
+        let mut values = vec![Value::Null; self.columns.len()];
+        for slot in 0..self.len {
+            values_at(&self.columns, slot, &mut values);
+            visit(slot, &values)?;
+        }
+        Ok(())
     }
 }
 

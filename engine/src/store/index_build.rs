@@ -169,10 +169,7 @@ fn visit_keys(
         }
         // A slot that nobody has written, or nobody sees any more, is NULL as well.
         if (is_insert || values.iter().any(Value::is_null))
-            && slots
-                .visible
-                .as_ref()
-                .is_some_and(|visible| !visible.value(slot))
+            && !slots.is_visible(slot)
             && !has_versions(store, row)?
         {
             continue;
@@ -189,19 +186,11 @@ fn visit_each(
     slots: &RangeSlots,
     visit: &mut dyn FnMut(&[Value], RowId) -> Result<()>,
 ) -> Result<usize> {
-    let mut values = vec![Value::Null; slots.columns.len()];
-    for slot in 0..slots.len {
-        values_at(&slots.columns, slot, &mut values);
-        let is_visible = slots
-            .visible
-            .as_ref()
-            .is_none_or(|visible| visible.value(slot));
-        match index.key_of(&values) {
-            Ok(Some(key)) => visit(&key, RowId::new(range, slot as u16))?,
-            Err(error) if is_visible => return Err(error),
-            Ok(None) | Err(_) => {}
-        }
-    }
+    slots.visit(&mut |slot, values| match index.key_of(values) {
+        Ok(Some(key)) => visit(&key, RowId::new(range, slot as u16)),
+        Err(error) if slots.is_visible(slot) => Err(error),
+        Ok(None) | Err(_) => Ok(()),
+    })?;
     Ok(slots.len)
 }
 

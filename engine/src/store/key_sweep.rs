@@ -3,10 +3,10 @@
 
 use super::StoredRange;
 use super::left_rows::LeftRows;
-use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use strandline_base::sync::Mutex;
 use strandline_base::{CommitTs, RANGE_ROWS, RowId};
 use strandline_index::RowKeys;
 use strandline_table::lineage::base::BaseBody;

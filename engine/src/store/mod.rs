@@ -8,6 +8,7 @@
 //! and [`StoredRange`] enums, and gets a room of its own beside `checkpoint/lineage`.
 
 pub(crate) mod all_rows;
+pub(crate) mod entered_keys;
 mod files;
 pub(crate) mod gone_rows;
 mod holders;
@@ -49,9 +50,8 @@ pub(crate) use strandline_table::update_run::RunRecord;
 use crate::catalog::TableDef;
 use arc_swap::ArcSwap;
 use holders::Holders;
-use parking_lot::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use strandline_base::sync::{AtomicU64, Mutex, Ordering};
 use strandline_base::{ColumnId, CommitTs, Error, RangeNo, Result, StorageId, Value};
 use strandline_table::lineage::Lineage;
 use strandline_tail::schema::StorageSchema;

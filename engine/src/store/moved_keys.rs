@@ -1,6 +1,7 @@
 //! The keys that a transaction has entered for updated rows. A rollback removes the new entries;
 //! after a commit the list gives the rows that have left a key. See `maintenance::key_sweep`.
 
+use super::entered_keys::IndexList;
 use crate::store::{EntryKey, StoredIndex};
 use std::sync::Arc;
 use strandline_base::{CommitTs, Result, RowId};
@@ -9,7 +10,7 @@ use strandline_index::KeyBytes;
 /// See the module's documentation.
 #[derive(Default)]
 pub(crate) struct MovedKeys {
-    indexes: Vec<Arc<StoredIndex>>,
+    indexes: IndexList,
     rows: Vec<Moved>,
     /// bytes that the keys take on the heap
     heap: usize,
@@ -42,17 +43,11 @@ impl MovedKeys {
             }
             None => false,
         };
-        let mut known = self.indexes.iter();
-        let known = known.position(|known| Arc::ptr_eq(known, index));
-        let at = known.unwrap_or_else(|| {
-            self.indexes.push(index.clone());
-            self.indexes.len() - 1
-        });
         self.heap += key.as_ref().map_or(0, |key| key.bytes.heap_bytes());
         self.rows.push(Moved {
             bytes: key.map(|key| key.bytes),
             row,
-            index: at as u32,
+            index: self.indexes.place_of(index),
             is_new,
         });
         Ok(())
@@ -87,7 +82,7 @@ impl MovedKeys {
             let Some(bytes) = &moved.bytes else { continue };
             self.heap -= bytes.heap_bytes();
             if moved.is_new {
-                let index = &self.indexes[moved.index as usize].index;
+                let index = &self.indexes.at(moved.index).index;
                 // An entry that stays leads to a row that has another key: readers see that.
                 let _ = index.retire(bytes, moved.row, CommitTs::ZERO);
             }
@@ -98,9 +93,8 @@ impl MovedKeys {
     pub fn note_committed(&mut self, ts: CommitTs) {
         self.heap = 0;
         for moved in self.rows.drain(..) {
-            self.indexes[moved.index as usize]
-                .sweep
-                .note_left(moved.row, ts);
+            let index = self.indexes.at(moved.index);
+            index.sweep.note_left(moved.row, ts);
         }
     }
 }

@@ -41,7 +41,7 @@ use crate::catalog::{KeyDef, TableDef};
 use crate::expressions::RowExpressions;
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use strandline_base::sync::{AtomicBool, Ordering};
 use strandline_base::{ColumnId, CommitTs, Error, Result, RowId, Value};
 use strandline_index::{
     AccessMethod, KeyBytes, KeyRange, MemoryIndex, OrderedIndex, OrderedKeys, PartOrder,

@@ -15,7 +15,7 @@ use crate::db::Db;
 use crate::maintenance::reserve::{is_full_disk, only_frees};
 use crate::manifest_state::to_json;
 use crate::redo;
-use parking_lot::{Mutex, MutexGuard, RwLockReadGuard};
+use strandline_base::sync::{Mutex, MutexGuard, RwLockReadGuard};
 use strandline_base::{CommitTs, Error, Result};
 use strandline_storage::wal::{self, Lsn};
 use strandline_txn::{Durability, StartWord, TxnSlot};

@@ -27,8 +27,7 @@ impl TxnState {
         }
         let rare = self.rare.as_ref();
         let rare = rare.map_or(0, |rare| rare.memory_bytes());
-        let keys = reserved(&self.entries) + self.entries_heap;
-        reserved(&self.redo) + reserved(&self.written) + keys + rare
+        reserved(&self.redo) + reserved(&self.written) + self.entries.memory_bytes() + rare
     }
 }
 
@@ -47,7 +46,7 @@ pub(super) fn shrink_lists(state: &mut TxnState) {
     }
     state.redo.shrink_to_fit();
     state.written.shrink_to_fit();
-    state.entries.shrink_to_fit();
+    state.entries.shrink();
     if let Some(rare) = &mut state.rare {
         rare.shrink();
     }
@@ -72,7 +71,7 @@ impl Transaction {
         make_room(&mut state.redo, bytes);
         make_room(&mut state.written, 0);
         if !state.entries.is_empty() {
-            make_room(&mut state.entries, 0);
+            state.entries.make_room(ROOM);
         }
         if let Some(rare) = &mut state.rare
             && rare.moved.len() > 0

@@ -17,11 +17,11 @@ use crate::catalog::Catalog;
 use crate::db::{Db, closed};
 use crate::redo;
 use crate::settings::{ConflictPolicy, TxnOptions};
-use crate::store::{Hold, Store, StoredIndex, Waiting};
+use crate::store::entered_keys::EnteredKeys;
+use crate::store::{Hold, Store, Waiting};
 use adjustable::Adjustable;
 use footprint::Footprint;
 use hints::TxnHints;
-use parking_lot::Mutex;
 use rare_work::{RareMark, RareWork};
 use read_set::ReadSet;
 use release::Undone;
@@ -29,8 +29,8 @@ use savepoint::{HeldStore, take_back_keys, undo};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use strandline_base::{CommitTs, Error, ErrorKind, Result, RowId, SqlState};
-use strandline_index::KeyBytes;
+use strandline_base::sync::Mutex;
+use strandline_base::{CommitTs, Error, ErrorKind, Result, SqlState};
 use strandline_tail::change::PendingStamp;
 use strandline_txn::{
     Isolation, Looks, SnapshotGuard, StartWord, TxnSlot, TxnStatus, Visibility, lock_timeout,
@@ -82,9 +82,7 @@ pub(crate) struct TxnState {
     pub(crate) written: Vec<PendingStamp>,
     pub(crate) footprint: Footprint,
     /// index entries of rows that this transaction inserted, without bulk-loaded rows
-    pub(crate) entries: Vec<(Arc<StoredIndex>, KeyBytes, RowId)>,
-    /// heap bytes of the keys in `entries`
-    pub(crate) entries_heap: usize,
+    pub(crate) entries: EnteredKeys,
     /// storages this transaction is registered with
     stores: Vec<HeldStore>,
     /// None: no such work, as in most transactions
@@ -173,8 +171,7 @@ impl Transaction {
             redo: Vec::new(),
             written: Vec::new(),
             footprint: Footprint::default(),
-            entries: Vec::new(),
-            entries_heap: 0,
+            entries: EnteredKeys::default(),
             stores: Vec::new(),
             rare: None,
             catalog,
@@ -433,8 +430,7 @@ impl Transaction {
         state.snapshot = None;
         state.written = Vec::new();
         state.footprint = Footprint::default();
-        state.entries = Vec::new();
-        state.entries_heap = 0;
+        state.entries = EnteredKeys::default();
         state.rare = None;
         // This is needed also if its commit panicked while it held the slot.
         self.release_locks(state, self.hints.own());

@@ -13,7 +13,7 @@ use crate::catalog::Catalog;
 use crate::redo;
 use crate::store::{Hold, Store};
 use std::sync::Arc;
-use strandline_base::{CommitTs, Result};
+use strandline_base::Result;
 use strandline_txn::StartWord;
 
 /// A storage with which a transaction is registered. It is listed twice if the transaction first
@@ -120,11 +120,7 @@ impl Transaction {
 /// Removes the index entries from the given positions on. It must run before the rollback is
 /// visible to others, so that no later writer of the rows relies on an entry.
 pub(super) fn take_back_keys(state: &mut TxnState, entries: usize, mark: &RareMark) {
-    for (key, bytes, row) in state.entries.drain(entries..) {
-        state.entries_heap -= bytes.heap_bytes();
-        // An entry that remains leads to a row that is visible to no transaction.
-        let _ = key.index.retire(&bytes, row, CommitTs::ZERO);
-    }
+    state.entries.take_back(entries);
     if let Some(rare) = &mut state.rare {
         rare.take_back_keys(mark);
     }

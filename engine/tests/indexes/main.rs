@@ -7,6 +7,7 @@ mod crash;
 mod definitions;
 mod expressions;
 mod left_builds;
+mod loads;
 mod maintenance;
 mod model;
 mod reading;

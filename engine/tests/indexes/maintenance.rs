@@ -2,6 +2,8 @@
 
 use crate::common::*;
 use crate::support::*;
+use std::sync::Arc;
+use strandline_base::rng::Rng;
 use strandline_device::MemoryDevice;
 use strandline_engine::catalog::{HistoryPolicy, KeyDef, TableDef};
 use strandline_engine::*;
@@ -174,6 +176,55 @@ fn entries_go_after_more_updates_than_are_listed() {
     idle(&world);
     assert_eq!(entries(&world.db, "t_a"), 10);
     assert_eq!(world.db.check().expect("check"), Vec::<String>::new());
+}
+
+/// A hundred updates of every row, at random: at every turn of the maintenance, and at the end, the
+/// index has at most 1.5 times the entries and bytes of one that is built from the rows.
+#[test]
+fn an_updated_index_stays_as_small_as_a_fresh_one() {
+    const ROWS: i64 = 2_000;
+    const UPDATES: u64 = 200_000;
+    /// updates of one transaction, and between two turns
+    const STEP: u64 = 250;
+    let (device, clock) = (Arc::new(MemoryDevice::new()), clock());
+    let db = open(device.clone(), &clock).expect("open");
+    create_table(&db, HistoryPolicy::None);
+    let world = World { device, clock, db };
+    let (db, size) = (&world.db, || {
+        let t = table(&world.db);
+        let id = named(&t, "t_a").id;
+        run(&world.db, |s| s.index_size(&t, id)).expect("size")
+    });
+    let mut rng = Rng::new(5);
+    let mut value = || rng.below(1 << 40) as i64;
+    let rows = (0..ROWS).map(|k| (k, Some(value()), String::new()));
+    let rows: Vec<_> = rows.collect();
+    let (t, on_duplicate) = (table(db), OnInvisibleDuplicate::Violation);
+    run(db, |s| s.insert(&t, &batch(&rows), on_duplicate)).expect("insert");
+    db.checkpoint(true).expect("checkpoint");
+    create_alone(db, &index("t_a", vec![part(1)])).expect("create");
+    let (t, fresh) = (table(db), size());
+    assert_eq!(fresh.0, ROWS as usize);
+    let mut largest = (0, 0);
+    for _ in 0..UPDATES / STEP {
+        let updated = run(db, |s| {
+            for _ in 0..STEP {
+                let key = Value::BigInt(value() % ROWS);
+                let set = [(ColumnId(1), Value::BigInt(value()))];
+                assert!(s.point_update(&t, 0, &[key], &set)?);
+            }
+            Ok(())
+        });
+        updated.expect("update");
+        world.clock.advance(SECOND);
+        db.merge_due(false).expect("a turn");
+        let (entries, bytes) = size();
+        largest = (entries.max(largest.0), bytes.max(largest.1));
+    }
+    for (is, built) in [(largest.0, fresh.0), (largest.1, fresh.1)] {
+        assert!(is * 2 <= built * 3, "{largest:?}, built {fresh:?}");
+    }
+    assert_eq!(db.check().expect("check"), Vec::<String>::new());
 }
 
 #[test]

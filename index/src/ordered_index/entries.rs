@@ -316,12 +316,18 @@ impl Entries {
         if self.is_empty() {
             *self = Self::default();
         } else if self.bytes.capacity() > 2 * (self.bytes.len() + BYTES_STEP) {
-            self.bytes.shrink_to(self.bytes.len() + BYTES_STEP);
-            self.ends.shrink_to(self.ends.len() + ENDS_STEP);
+            self.shrink();
         }
     }
 
-    /// Removes the entries for whose positions `keep` returns false; returns their number.
+    /// Gives back the memory beyond the next step's.
+    fn shrink(&mut self) {
+        self.bytes.shrink_to(self.bytes.len() + BYTES_STEP);
+        self.ends.shrink_to(self.ends.len() + ENDS_STEP);
+    }
+
+    /// Removes the entries whose places `keep` does not want; returns how many. Unused memory goes
+    /// back also if all stay.
     pub fn retain(&mut self, mut keep: impl FnMut(&Self, usize) -> bool) -> usize {
         let kept: Vec<bool> = (0..self.len()).map(|at| keep(self, at)).collect();
         let gone = kept.iter().filter(|kept| !**kept).count();
@@ -329,11 +335,12 @@ impl Entries {
             let kept = (0..self.len()).filter(|at| kept[*at]);
             let mut entries = Self::with_prefix(self.prefix(), self.bytes.len(), self.len() - gone);
             kept.for_each(|at| entries.push_remainder(&[], self.remainder(at)));
-            entries.bytes.shrink_to(entries.bytes.len() + BYTES_STEP);
             *self = entries;
         }
         if self.is_empty() {
             *self = Self::default();
+        } else {
+            self.shrink();
         }
         gone
     }

@@ -1,10 +1,10 @@
 //! Immutable files: opened on first use, closed under pressure, removed with the last reference.
 
 use super::{Access, Extent};
-use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use strandline_base::sync::Mutex;
 use strandline_base::{Error, Result};
 use strandline_device::{Device, File};
 

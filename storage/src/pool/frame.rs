@@ -2,10 +2,10 @@
 
 use super::{Evict, Pool};
 use arc_swap::ArcSwapOption;
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use strandline_base::Result;
+use strandline_base::sync::Mutex;
 
 /// The swizzled reference to one frame of type `T`: it points to the frame while the frame is in
 /// memory. An empty handle is cheap.

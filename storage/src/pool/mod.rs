@@ -25,10 +25,10 @@ mod tests;
 
 pub use frame::FrameHandle;
 
-use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicIsize, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use strandline_base::sync::Mutex;
 
 /// Entries of dropped handles that the ring may always hold.
 const DROPPED_MIN: isize = 64;

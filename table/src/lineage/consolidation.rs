@@ -3,10 +3,10 @@
 //!
 //! Lock order: `state` is taken with nothing held; overlays are made without it.
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::sync::Weak;
 use std::time::Duration;
+use strandline_base::sync::{Condvar, Mutex, MutexGuard};
 use strandline_base::{CommitTs, RangeNo, StorageId};
 
 /// Interval of the thread's turns while readers want overlays. Waking the thread would cost a

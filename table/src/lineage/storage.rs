@@ -18,9 +18,9 @@ use crate::lineage::consolidation::{Consolidation, OverlayMaker};
 use crate::lineage::range::{Range, RangeVersion};
 use crate::update_run::Run;
 use arc_swap::{ArcSwap, Guard};
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use strandline_base::sync::Mutex;
 use strandline_base::{
     AppendList, CommitTs, Error, ErrorKind, RANGE_ROWS, RangeNo, Result, SqlState, StorageId,
 };

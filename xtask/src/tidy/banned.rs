@@ -80,6 +80,10 @@ const fn ban(
     }
 }
 
+/// Crates that `make models` runs under its scheduler.
+const MODELLED: &[&str] = &[
+    "device", "storage", "txn", "index", "tail", "table", "engine",
+];
 /// Crates that read blocks but never open the files of blocks.
 const ABOVE_STORAGE: &[&str] = &["txn", "index", "tail", "table", "engine", "sql"];
 const DATA_FILES: &str = "go through `strandline_storage::file`";
@@ -124,6 +128,12 @@ const BANS: &[Ban] = &[
     ban("rand::", ENGINE, true, RANDOM),
     ban("fastrand::", ENGINE, true, RANDOM),
     ban("getrandom", ENGINE, true, RANDOM),
+    ban(
+        "parking_lot",
+        MODELLED,
+        false,
+        "take the locks of `strandline_base::sync`, which the models can schedule",
+    ),
     ban("RandomState::new", ENGINE, true, RANDOM),
 ];
 
@@ -191,6 +201,11 @@ pub const EXCEPTIONS: &[Exception] = &[
         path: "thread::Builder",
         place: "engine/src/statement/bulk.rs",
         reason: "encoders of one load, joined before it ends",
+    },
+    Exception {
+        path: "thread::scope",
+        place: "engine/src/statement/bulk/entries.rs",
+        reason: "indexes that one loaded range enters, joined in place",
     },
     Exception {
         path: "thread::scope",

@@ -13,9 +13,9 @@ use crate::maintenance::outcome::{CheckpointOutcome, CheckpointReport};
 use crate::maintenance::reserve::{full_disk, is_full_disk};
 use crate::maintenance::set_aside::contained;
 use crate::store::Store;
-use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use strandline_base::sync::Mutex;
 use strandline_base::{CommitTs, Error, Result, StorageId};
 
 /// The storages' parts of a checkpoint.

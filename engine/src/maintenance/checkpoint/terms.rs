@@ -1,7 +1,7 @@
 //! Inputs shared by all parts of a checkpoint, and whether the disk was full.
 
 use crate::maintenance::effort::Effort;
-use parking_lot::Mutex;
+use strandline_base::sync::Mutex;
 use strandline_base::{CommitTs, Error};
 
 /// Inputs shared by all parts of a checkpoint.

@@ -10,10 +10,10 @@ use crate::catalog::foreign_keys::equal_value;
 use crate::catalog::index::{ForeignKeyDef, ReferentialAction};
 use crate::catalog::{TableDef, column_of};
 use crate::statement::Statement;
-use crate::store::{Store, TableStore, newest};
+use crate::statement::write_target::WriteTarget;
+use crate::store::{TableStore, newest};
 use std::sync::Arc;
 use strandline_base::{ColumnId, Error, Result, RowId, SqlState, Value};
-use strandline_tail::change::Writer;
 
 /// Rules about a table's rows that the engine does not know.
 pub trait RowRules {
@@ -133,28 +133,23 @@ impl Statement {
         set: &[(ColumnId, Value)],
         rules: &dyn RowRules,
     ) -> Result<()> {
-        let (store, writer) = self.writable(table)?;
+        let target = self.writable(table)?;
         for &row in rows {
             self.txn.admit_next_write()?;
-            if self.update_row(table, &store, &writer, row, set)? && !table.checks.is_empty() {
-                check_new_row(table, &store, &writer, row, rules)?;
+            if self.update_row(&target, row, set)? && !table.checks.is_empty() {
+                check_new_row(&target, row, rules)?;
             }
         }
         Ok(())
     }
 }
 
-fn check_new_row(
-    table: &Arc<TableDef>,
-    store: &Store,
-    writer: &Writer,
-    row: RowId,
-    rules: &dyn RowRules,
-) -> Result<()> {
+fn check_new_row(target: &WriteTarget<'_>, row: RowId, rules: &dyn RowRules) -> Result<()> {
+    let table = target.table;
     let columns: Vec<ColumnId> = table.columns.iter().map(|column| column.id).collect();
     let mut values = vec![Value::Null; columns.len()];
-    let stored = store.rows();
-    match stored.read(row, &newest(writer.word), &columns, &mut values)? {
+    let stored = target.store.rows();
+    match stored.read(row, &newest(target.writer.word), &columns, &mut values)? {
         true => rules.check(table, &values),
         false => Ok(()),
     }

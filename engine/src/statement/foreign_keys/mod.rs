@@ -32,7 +32,7 @@ use crate::statement::Statement;
 use crate::store::{Store, TableStore, newest};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use strandline_base::sync::{Ordering, fence};
 use strandline_base::{ColumnId, RangeNo, Result, RowId, Value};
 use strandline_txn::StartWord;
 

@@ -6,7 +6,8 @@
 use super::stored_chunk::StoredChunk;
 use arrow_array::{Array, ArrayRef};
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use strandline_base::sync::OnceLock;
 use strandline_base::value_words::{Physical, physical};
 use strandline_base::{BLOCK_ROWS, Error, RANGE_ROWS, Result, SqlType, Value};
 use strandline_column::chunk::CheckedChunk;

@@ -14,7 +14,8 @@
 use super::chunk_column::ChunkColumn;
 use arrow_array::Array;
 use std::collections::BTreeSet;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use strandline_base::sync::OnceLock;
 use strandline_base::value_words::{Physical, physical, set_word};
 use strandline_base::{BLOCK_ROWS, ColumnId, RANGE_ROWS, Result, SqlType, Value};
 use strandline_column::types::each_word;

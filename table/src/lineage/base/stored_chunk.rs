@@ -3,7 +3,8 @@
 
 use arrow_array::ArrayRef;
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use strandline_base::sync::OnceLock;
 use strandline_base::{Result, SqlType, Value};
 use strandline_column::chunk::{self, CheckedChunk, ChunkFooter};
 use strandline_storage::file::data_file::DataFile;

@@ -1,0 +1,81 @@
+//! Bulk loads into tables with several indexes.
+
+use crate::common::*;
+use crate::support::*;
+use arrow_array::RecordBatch;
+use std::sync::Arc;
+use strandline_device::MemoryDevice;
+use strandline_engine::catalog::HistoryPolicy;
+use strandline_engine::*;
+
+/// Rows of a load: several ranges at the smallest memory.
+const ROWS: i64 = 120_000;
+
+/// The table with a primary key and four indexes, two of them unique.
+fn world() -> World {
+    let (device, clock) = (Arc::new(MemoryDevice::new()), clock());
+    let settings = Settings {
+        memory_bytes: 4 * Settings::MEMORY_BYTES_MIN,
+        ..Settings::default()
+    };
+    let db = open_with(device.clone(), &clock, settings).expect("open");
+    create_table(&db, HistoryPolicy::None);
+    alter(&db, |table| {
+        put_index(table, &unique("t_a", vec![part(1)]));
+        put_index(table, &unique("t_ak", vec![part(1), part(0)]));
+        put_index(table, &index("t_b", vec![part(2)]));
+        put_index(table, &index("t_ba", vec![part(2), part(1)]));
+    });
+    World { device, clock, db }
+}
+
+/// Row `k`; the keys come in no order.
+fn loaded(k: i64) -> (i64, Option<i64>, String) {
+    (k * 7919 % ROWS, Some(k), format!("{}", k % 10))
+}
+
+fn load(statement: &Arc<Statement>, rows: &[RecordBatch]) -> Result<u64> {
+    let mut load = statement.bulk_insert(&table(statement.transaction().db()))?;
+    rows.iter().try_for_each(|rows| load.append(rows))?;
+    load.finish()
+}
+
+fn counts(db: &Db) -> (u64, u64) {
+    (counter(db, "key_entries"), counter(db, "index_entries"))
+}
+
+#[test]
+fn a_load_enters_every_index() {
+    let world = world();
+    let rows: Vec<_> = (0..ROWS).map(loaded).collect();
+    let rows: Vec<_> = rows.chunks(10_000).map(batch).collect();
+    let txn = world.db.begin(TxnOptions::default()).expect("begin");
+    let statement = txn.begin_statement().expect("statement");
+    assert_eq!(load(&statement, &rows).expect("load"), ROWS as u64);
+    statement.finish().expect("no duplicates");
+    assert_eq!(counts(&world.db), (ROWS as u64, 4 * ROWS as u64));
+    txn.rollback();
+    assert_eq!(counts(&world.db), (0, 0), "a rollback takes them back");
+    run(&world.db, |s| load(s, &rows)).expect("load");
+    assert_eq!(counts(&world.db), (ROWS as u64, 4 * ROWS as u64));
+    assert_eq!(world.db.check().expect("check"), Vec::<String>::new());
+}
+
+/// Every row is a duplicate in three unique indexes: the one that is defined first is named.
+#[test]
+fn a_load_names_the_first_constraint_that_it_violates() {
+    let world = world();
+    let rows: Vec<_> = (0..5_000).map(loaded).collect();
+    let rows = [batch(&rows)];
+    run(&world.db, |s| load(s, &rows)).expect("load");
+    let error = run(&world.db, |s| load(s, &rows)).expect_err("loaded already");
+    assert_eq!(error.sqlstate(), SqlState::UNIQUE_VIOLATION);
+    assert!(error.to_string().contains("\"t_pkey\""), "{error}");
+    let other_keys: Vec<_> = (0..5_000)
+        .map(|k| (k + ROWS, Some(k), String::new()))
+        .collect();
+    let error = run(&world.db, |s| load(s, &[batch(&other_keys)])).expect_err("a is there");
+    assert!(error.to_string().contains("\"t_a\""), "{error}");
+    assert_eq!(counts(&world.db), (5_000, 20_000));
+    assert_eq!(world.db.check().expect("check"), Vec::<String>::new());
+}
