@@ -1,30 +1,42 @@
-//! The suite `index`: the benefit of secondary indexes for readers and their cost for writers.
+//! The suite `index`: what secondary indexes and foreign keys give to readers and cost writers.
 //!
 //! | group | figure | peer |
 //! |---|---|---|
 //! | keys | µs per read by a random bigint, UUID, text or composite key, in process | serial keys |
 //! | create | seconds of CREATE INDEX | PostgreSQL, DuckDB |
 //! | reads | µs of 10 rows by an index, ORDER BY … LIMIT 10, MIN and MAX | PostgreSQL |
+//! | embedded | the same in process | SQLite |
 //! | writes | 8 + 2 transactions/s with 0, 1 and 8 indexes | itself without indexes, PostgreSQL |
-//! | selectivity | ms of a sum over 1 to all rows, as chosen | a scan of an unindexed copy |
+//! | orders | orders/s with 10 lines and two foreign keys, 1 and 8 clients | PostgreSQL, SQLite |
+//! | load | rows/s into a table with two indexes and a foreign key | DuckDB |
+//! | churn | an index after 10 M updates of its column: bytes, updates/s | a fresh index |
+//! | selectivity | ms of a sum over 1 to all rows, as chosen | the index, a scan, PostgreSQL |
 //!
 //! The groups `create`, `reads` and `selectivity` share a table. `create` runs first, since it
 //! leaves its indexes for the other two.
 
+mod churn;
 mod clients;
 mod create;
+mod embedded;
+mod in_process;
 mod keys;
+mod load;
+mod orders;
 mod reads;
+#[path = "../rivals/src/script.rs"]
+mod script;
 mod selectivity;
 mod writes;
 
 use crate::peer::Peer;
 use crate::report::{Figure, Goal, Report, config};
-use crate::rounds::Spread;
+use crate::rounds::{Side, Spread, interleave};
 use crate::served::{Served, done};
 use crate::{Group, Result};
 use clients::Client;
 use serde_json::{Value, json};
+use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -33,11 +45,15 @@ use strandline_base::rng::Rng;
 use strandline_index::hash_integer;
 
 /// Every group, in the order they run.
-pub const GROUPS: [(&str, Group<Bench>); 5] = [
+pub const GROUPS: [(&str, Group<Bench>); 9] = [
     ("keys", keys::run),
     ("create", create::run),
     ("reads", reads::run),
+    ("embedded", embedded::run),
     ("writes", writes::run),
+    ("orders", orders::run),
+    ("load", load::run),
+    ("churn", churn::run),
     ("selectivity", selectivity::run),
 ];
 
@@ -60,8 +76,12 @@ pub struct Bench {
     rounds: usize,
     /// duration of one round of statements
     round: Duration,
-    /// our server and PostgreSQL, with the shared table
+    /// rows of the table that `churn` updates, and how many updates it makes
+    churned: (u64, u64),
+    /// ours and PostgreSQL
     servers: Option<[Client; 2]>,
+    /// whether they have the shared table
+    is_loaded: bool,
     duckdb: Option<Peer>,
 }
 
@@ -75,29 +95,43 @@ impl Bench {
             small_rows: if quick { 100_000 } else { 1_000_000 },
             rounds: if quick { 3 } else { 5 },
             round: Duration::from_millis(if quick { 200 } else { 2_000 }),
+            churned: if quick {
+                (20_000, 300_000)
+            } else {
+                (100_000, 10_000_000)
+            },
             servers: None,
+            is_loaded: false,
             duckdb: Peer::duckdb().map_err(|error| eprintln!("{error}")).ok(),
         }
     }
 
-    /// Our server and PostgreSQL. The shared table is loaded on first use, from the same file.
+    /// Ours and PostgreSQL, started on first use.
     fn servers(&mut self) -> Result<&mut [Client; 2]> {
         if self.servers.is_none() {
             let path = self.directory.join("index.strandline");
-            let servers = [Served::ours(&path, "4GiB")?, Served::postgres()?];
+            let ours = Client::connect(Served::ours(&path, "4GiB")?)?;
+            let theirs = Client::connect(Served::postgres()?)?;
+            self.servers = Some([ours, theirs]);
+        }
+        Ok(self.servers.as_mut().ok_or("no server runs")?)
+    }
+
+    /// The servers with the shared table, loaded on first use from the same file.
+    fn with_items(&mut self) -> Result<&mut [Client; 2]> {
+        if !self.is_loaded {
             let file = self.file()?;
-            for served in &servers {
+            let servers = self.servers()?;
+            for server in servers.iter() {
                 let load = format!("\\copy items FROM '{}' (FORMAT csv)", file.display());
-                let mut psql = served.client("psql");
+                let mut psql = server.program("psql");
                 psql.args(["-q", "-v", "ON_ERROR_STOP=1", "-c", TABLE]);
                 done(psql.args(["-c", &load, "-c", "CHECKPOINT"]))?;
             }
-            let mut psql = servers[1].client("psql");
-            done(psql.args(["-q", "-c", "VACUUM ANALYZE items"]))?;
-            let [ours, theirs] = servers.map(Client::connect);
-            self.servers = Some([ours?, theirs?]);
+            servers[1].run("VACUUM ANALYZE items")?;
+            self.is_loaded = true;
         }
-        Ok(self.servers.as_mut().ok_or("no server runs")?)
+        self.servers()
     }
 
     /// The shared table's rows as CSV, written on first use.
@@ -168,27 +202,34 @@ struct Case<'a> {
 fn both(
     bench: &mut Bench,
     rounds: usize,
-    mut measure: impl FnMut(&Bench, &mut Client, u64) -> Result<f64>,
+    measure: impl Fn(&Bench, &mut Client, u64) -> Result<f64>,
 ) -> Result<[Spread; 2]> {
+    let figures = of_sides(bench, rounds, &[0, 1], |bench, client, _, round| {
+        measure(bench, client, round)
+    })?;
+    Ok([figures[0], figures[1]])
+}
+
+/// Interleaved measurements of several sides, each on the server with this number, ours (0) or
+/// PostgreSQL (1). `measure` gets the server's client, the side's number and the round.
+fn of_sides(
+    bench: &mut Bench,
+    rounds: usize,
+    servers: &[usize],
+    measure: impl Fn(&Bench, &mut Client, usize, u64) -> Result<f64>,
+) -> Result<Vec<Spread>> {
     bench.servers()?;
-    let mut clients = bench.servers.take().ok_or("no server runs")?;
-    let mut figures = [Vec::new(), Vec::new()];
-    let mut measured = Ok(());
-    'rounds: for round in 0..rounds {
-        for turn in 0..2 {
-            let side = (round + turn) % 2;
-            match measure(bench, &mut clients[side], round as u64) {
-                Ok(figure) => figures[side].push(figure),
-                Err(error) => {
-                    measured = Err(error);
-                    break 'rounds;
-                }
-            }
-        }
-    }
-    bench.servers = Some(clients);
-    measured?;
-    Ok(figures.map(Spread::of))
+    let clients = bench.servers.take().ok_or("no server runs")?;
+    let clients = clients.map(RefCell::new);
+    let sides = servers.iter().enumerate().map(|(side, &server)| {
+        let (bench, clients, measure) = (&*bench, &clients, &measure);
+        let side: Side<'_> =
+            Box::new(move |round| measure(bench, &mut clients[server].borrow_mut(), side, round));
+        side
+    });
+    let figures = interleave(rounds, sides.collect());
+    bench.servers = Some(clients.map(RefCell::into_inner));
+    figures
 }
 
 /// A permutation of the numbers below `rows`: a Feistel network of four rounds over as many bits as

@@ -60,7 +60,8 @@ enum Suite {
     ///
     /// A table of 100 K rows with 10 columns; at most 2 minutes, with --quick half a minute.
     Statements(Options),
-    /// What secondary indexes give to readers and cost writers, beside PostgreSQL and DuckDB.
+    /// What secondary indexes and foreign keys give to readers and cost writers, beside PostgreSQL,
+    /// DuckDB and SQLite.
     ///
     /// A table of 10 M rows, at most 20 minutes; with --quick 1 M, at most 3 minutes. Needs
     /// Debian's package postgresql, and the program `strandline` beside this one.

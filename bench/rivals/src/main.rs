@@ -10,9 +10,11 @@ mod redb;
 #[cfg(feature = "rocksdb")]
 mod rocksdb;
 mod row;
+mod script;
 mod sqlite;
 mod workload;
 
+use script::Load;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::io::{BufRead, Write};
@@ -34,12 +36,21 @@ enum Request {
     Run(Run),
     /// Runs transactions of point reads for `seconds`; counts the reads.
     Reads(Run),
+    /// Runs statements at `path` and answers with the numbers that they return: SQLite only.
+    Sql { path: String, sql: String },
+    /// Runs a script at `path`: SQLite only.
+    Script {
+        path: String,
+        durable: bool,
+        #[serde(flatten)]
+        load: Load,
+    },
 }
 
 fn main() -> ExitCode {
     let engine = std::env::args().nth(1).unwrap_or_default();
     let answer = match engine.as_str() {
-        "sqlite" => answer::<sqlite::Sqlite>,
+        "sqlite" => answer_sqlite,
         #[cfg(feature = "rocksdb")]
         "rocksdb" => answer::<rocksdb::RocksDb>,
         "redb" => answer::<redb::Redb>,
@@ -84,6 +95,21 @@ fn answer<S: Store>(request: &Request) -> Result<Value> {
         }
         Request::Run(run) => run.transactions::<S>()?,
         Request::Reads(run) => run.reads::<S>()?,
+        Request::Sql { .. } | Request::Script { .. } => {
+            return Err("only SQLite knows SQL".into());
+        }
     };
     Ok(json!({ "done": done, "seconds": seconds }))
+}
+
+fn answer_sqlite(request: &Request) -> Result<Value> {
+    match request {
+        Request::Sql { path, sql } => Ok(json!({ "numbers": sqlite::numbers(path, sql)? })),
+        Request::Script {
+            path,
+            durable,
+            load,
+        } => Ok(json!({ "rate": sqlite::rate(path, *durable, load)? })),
+        _ => answer::<sqlite::Sqlite>(request),
+    }
 }

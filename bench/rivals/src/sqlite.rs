@@ -1,4 +1,4 @@
-//! The point workload on SQLite, as fast as we know how to make it.
+//! The point workload, and scripts of statements, on SQLite, as fast as we know how to make it.
 //!
 //! Write-ahead log, memory-mapped reads, a cache that holds the table, prepared statements, a rowid
 //! table, one connection per thread without the library's own mutexes. A single thread holds the
@@ -7,10 +7,11 @@
 
 use crate::Result;
 use crate::row::{Rows, TOUCHED};
+use crate::script::{Load, Runner};
 use crate::workload::{Keys, Run, Store, Worker};
-use rusqlite::{Connection, OpenFlags, params};
+use rusqlite::{Connection, OpenFlags, params, params_from_iter};
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Rows per inserting transaction of `fill`.
@@ -45,6 +46,78 @@ fn open(path: &str, durable: bool, exclusive: bool) -> Result<Connection> {
     connection.pragma_update(None, "mmap_size", 4_i64 << 30)?;
     connection.pragma_update(None, "cache_size", -(512 << 10))?;
     Ok(connection)
+}
+
+/// Runs statements, not durably, and returns the numbers of the rows of each.
+pub fn numbers(path: &str, sql: &str) -> Result<Vec<i64>> {
+    let connection = open(path, false, true)?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    let mut numbers = Vec::new();
+    let mut batch = rusqlite::Batch::new(&connection, sql);
+    while let Some(mut statement) = batch.next()? {
+        let columns = statement.column_count();
+        let mut rows = statement.raw_query();
+        while let Some(row) = rows.next()? {
+            for column in 0..columns {
+                numbers.push(row.get(column)?);
+            }
+        }
+    }
+    Ok(numbers)
+}
+
+/// Runs of a script per second.
+pub fn rate(path: &str, durable: bool, load: &Load) -> Result<f64> {
+    let writer = Mutex::new(());
+    load.rate(|| {
+        let connection = open(path, durable, load.clients == 1)?;
+        connection.pragma_update(None, "foreign_keys", true)?;
+        let steps = load.script.steps.iter();
+        connection.set_prepared_statement_cache_capacity(load.script.steps.len() + 2);
+        Ok(ScriptRunner {
+            connection,
+            steps: steps.map(|step| step.sql.clone()).collect(),
+            writer: &writer,
+            turn: None,
+        })
+    })
+}
+
+/// A connection that runs a script with its foreign keys enforced.
+struct ScriptRunner<'w> {
+    connection: Connection,
+    steps: Vec<String>,
+    writer: &'w Mutex<()>,
+    /// held during a transaction
+    turn: Option<MutexGuard<'w, ()>>,
+}
+
+impl Runner for ScriptRunner<'_> {
+    fn begin(&mut self) -> Result<()> {
+        self.turn = Some(self.writer.lock().expect("a client does not panic"));
+        let mut begin = self.connection.prepare_cached("BEGIN IMMEDIATE")?;
+        begin.execute([])?;
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        self.connection.prepare_cached("COMMIT")?.execute([])?;
+        self.turn = None;
+        Ok(())
+    }
+
+    fn execute(&mut self, step: usize, values: &[i64]) -> Result<usize> {
+        let mut statement = self.connection.prepare_cached(&self.steps[step])?;
+        let columns = statement.column_count();
+        let (mut rows, mut count) = (statement.query(params_from_iter(values))?, 0);
+        while let Some(row) = rows.next()? {
+            for column in 0..columns {
+                std::hint::black_box(row.get_ref(column)?);
+            }
+            count += 1;
+        }
+        Ok(count)
+    }
 }
 
 impl Store for Sqlite {
@@ -135,5 +208,50 @@ impl Worker for SqliteWorker<'_> {
         self.run("BEGIN")?;
         self.get(keys)?;
         self.run("COMMIT")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::script::{Draw, Script, Step};
+
+    fn load(sql: &str, values: Vec<Draw>, clients: u64) -> Load {
+        Load {
+            script: Script {
+                steps: vec![Step {
+                    sql: sql.to_string(),
+                    values,
+                    times: 2,
+                    rows: 0,
+                }],
+                is_transaction: true,
+            },
+            clients,
+            seconds: 0.05,
+            seed: 1,
+            first: 10,
+        }
+    }
+
+    #[test]
+    fn a_script_of_several_clients_enforces_foreign_keys() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s.sqlite").display().to_string();
+        let tables = "CREATE TABLE p (id INTEGER PRIMARY KEY); INSERT INTO p VALUES (0), (1); \
+                      CREATE TABLE c (id bigint, n bigint REFERENCES p, PRIMARY KEY (id, n));";
+        assert_eq!(numbers(&path, tables).unwrap(), []);
+        let insert = "INSERT INTO c VALUES ($1, $2)";
+        for (clients, durable) in [(1, true), (3, false)] {
+            let mut load = load(insert, vec![Draw::Run, Draw::Execution], clients);
+            load.first = 1 << (clients * 16);
+            assert!(rate(&path, durable, &load).unwrap() > 0.0);
+        }
+        let counts = "SELECT count(*), sum(n) FROM c; SELECT count(*) FROM p";
+        let counts = numbers(&path, counts).unwrap();
+        assert_eq!((counts[0], counts[2]), (2 * counts[1], 2));
+        let orphans = load(insert, vec![Draw::Run, Draw::Between(2, 9)], 2);
+        let failed = rate(&path, false, &orphans).unwrap_err();
+        assert!(failed.to_string().contains("FOREIGN KEY"), "{failed}");
     }
 }

@@ -15,6 +15,7 @@ const INDEXES: [(&str, &str); 3] = [
 
 /// A figure per index and peer.
 pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
+    bench.with_items()?;
     let rounds = bench.rounds.min(3);
     for (name, what) in INDEXES {
         let column = name.trim_start_matches("items_");

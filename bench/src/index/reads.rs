@@ -1,12 +1,13 @@
 //! Short reads by the shared table's indexes, one client over a socket, prepared.
 
+use super::script::{Draw, Load, Script, Step};
 use super::{Bench, Case, SAME, both};
 use crate::Result;
 use crate::report::{Goal, Report};
 use serde_json::json;
 
 /// Name, statement, and the rows it gives; the parameter is a random value of the column.
-const CASES: [(&str, &str, usize); 6] = [
+pub const CASES: [(&str, &str, usize); 6] = [
     (
         "10 rows by a secondary index",
         "SELECT id, note FROM items WHERE a = $1",
@@ -35,35 +36,53 @@ const CASES: [(&str, &str, usize); 6] = [
     ("MIN and MAX", "SELECT min(v), max(v) FROM items", 1),
 ];
 
+/// The load of one client that runs a case's statement on a table with so many rows.
+pub fn load(bench: &Bench, sql: &str, expected: usize, rows: u64) -> Load {
+    let rows = rows as i64;
+    let values = if !sql.contains("$1") {
+        Vec::new()
+    } else if sql.contains("a =") {
+        vec![Draw::Between(0, rows / SAME as i64)]
+    } else {
+        // Far enough from both ends that there are ten rows.
+        vec![Draw::Between(100, rows - 100)]
+    };
+    let step = Step {
+        sql: sql.to_string(),
+        values,
+        times: 1,
+        rows: expected,
+    };
+    Load {
+        script: Script {
+            steps: vec![step],
+            is_transaction: false,
+        },
+        clients: 1,
+        seconds: bench.round.as_secs_f64(),
+        seed: bench.seed,
+        first: 0,
+    }
+}
+
 /// A figure per case.
 pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
-    for client in bench.servers()? {
+    for client in bench.with_items()? {
         client.run("CREATE INDEX IF NOT EXISTS items_a ON items (a)")?;
         client.run("CREATE INDEX IF NOT EXISTS items_v ON items (v)")?;
     }
     for (name, sql, expected) in CASES {
-        let has_value = sql.contains("$1");
-        // Far enough from both ends that there are ten rows.
-        let below = if sql.contains("a =") {
-            bench.rows / SAME
-        } else {
-            bench.rows - 200
-        };
-        let rounds = bench.rounds;
-        let [ours, theirs] = both(bench, rounds, |bench, client, round| {
-            bench.time(round, below, |value| {
-                let value = if sql.contains("LIMIT") {
-                    value + 100
-                } else {
-                    value
-                };
-                let values = [value];
-                let rows = client.query(sql, &values[..usize::from(has_value)])?;
-                if rows == expected {
-                    return Ok(());
-                }
-                Err(format!("{}: {rows} rows of {expected}: {sql}", client.name()).into())
-            })
+        let load = load(bench, sql, expected, bench.rows);
+        let [ours, theirs] = both(bench, bench.rounds, |bench, client, round| {
+            let seed = bench.seed + round;
+            Ok(1e6
+                / client.rate(
+                    &Load {
+                        seed,
+                        ..load.clone()
+                    },
+                    "",
+                )?)
         })?;
         let peer = bench.servers()?[1].name().to_string();
         let case = Case {
