@@ -1,10 +1,17 @@
-//! `unnest` in FROM in forms that DataFusion does not support: with arguments that depend on tables
-//! on its left, and with WITH ORDINALITY. It becomes a subquery:
+//! `unnest` in FROM where DataFusion's own does not do: with arguments that depend on tables to its
+//! left, with several, and WITH ORDINALITY. It becomes a subquery:
 //!
 //! ```text
+//! unnest(a, b) AS u (x, y)
+//! (SELECT unnest(c0), unnest(c1) FROM (SELECT a AS c0, b AS c1) AS arrays) AS u (x, y)
+//!
 //! t, unnest(t.a, t.b) WITH ORDINALITY AS u (x, y, i)
 //! t, LATERAL (SELECT unnest(t.a), unnest(t.b), unnest(range(1, greatest(…) + 1))) AS u (x, y, i)
 //! ```
+//!
+//! DataFusion takes two unnests of the same name for one, and names leave casts out:
+//! `unnest('{1}'::int[])` and `unnest('{1}'::text[])` would be the same column. The names of the
+//! inner subquery tell them apart. LATERAL has none: it reads no subquery.
 
 use super::calls::call;
 use super::numbers;
@@ -39,7 +46,7 @@ fn factor(factor: &mut TableFactor, is_first: bool) {
         return;
     };
     let lateral = !is_first && !is_constant(array_exprs);
-    if !*with_ordinality && !lateral {
+    if !*with_ordinality && !lateral && array_exprs.len() < 2 {
         return;
     }
     let alias = named(alias.take(), array_exprs.len(), *with_ordinality);
@@ -51,7 +58,8 @@ fn factor(factor: &mut TableFactor, is_first: bool) {
     }
 }
 
-/// The alias with a name for every column, as in PostgreSQL.
+/// The alias with a name for every column: PostgreSQL's, but that several columns without a name are
+/// `unnest`, `unnest_2` and so on, since no two columns of a subquery have the same.
 fn named(alias: Option<TableAlias>, arrays: usize, with_ordinality: bool) -> TableAlias {
     let is_named = alias.is_some();
     let mut alias = alias.unwrap_or_else(|| TableAlias {
@@ -64,7 +72,8 @@ fn named(alias: Option<TableAlias>, arrays: usize, with_ordinality: bool) -> Tab
         let name = match at < arrays {
             false => Ident::new("ordinality"),
             true if is_named && arrays == 1 => alias.name.clone(),
-            true => Ident::new("unnest"),
+            true if at == 0 => Ident::new("unnest"),
+            true => Ident::new(format!("unnest_{}", at + 1)),
         };
         alias.columns.push(TableAliasColumnDef {
             name,
@@ -93,27 +102,55 @@ fn ordinality(arrays: &[Expr]) -> Expr {
 /// `(SELECT unnest(array), …) AS alias`
 fn subquery(arrays: Vec<Expr>, alias: TableAlias, lateral: bool) -> Option<TableFactor> {
     let mut parser = Parser::new(&PostgreSqlDialect {})
-        .try_with_sql("(SELECT 1)")
+        .try_with_sql("(SELECT 1 FROM (SELECT 1) AS arrays)")
         .ok()?;
     let mut made = parser.parse_table_factor().ok()?;
     if let TableFactor::Derived {
         lateral: is_lateral,
-        subquery,
         alias: its_alias,
         ..
     } = &mut made
-        && let SetExpr::Select(select) = subquery.body.as_mut()
     {
         *is_lateral = lateral;
         *its_alias = Some(alias);
-        let columns = arrays
-            .into_iter()
-            .enumerate()
-            .map(|(at, array)| SelectItem::ExprWithAlias {
-                expr: call("unnest", vec![array]),
-                alias: Ident::new(format!("c{at}")),
-            });
-        select.projection = columns.collect();
     }
+    let select = select_of(&mut made)?;
+    let name = |at: usize| Ident::new(format!("c{at}"));
+    let arrays = if lateral {
+        select.from.clear();
+        arrays
+    } else {
+        let names = (0..arrays.len()).map(|at| Expr::Identifier(name(at)));
+        let names = names.collect();
+        let inner = select_of(&mut select.from.first_mut()?.relation)?;
+        inner.projection = columns(arrays, name);
+        names
+    };
+    let unnested = arrays.into_iter().map(|array| call("unnest", vec![array]));
+    select.projection = columns(unnested, name);
     Some(made)
+}
+
+/// The SELECT of a subquery.
+fn select_of(factor: &mut TableFactor) -> Option<&mut Select> {
+    match factor {
+        TableFactor::Derived { subquery, .. } => match subquery.body.as_mut() {
+            SetExpr::Select(select) => Some(select),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The expressions under these names.
+fn columns(
+    expressions: impl IntoIterator<Item = Expr>,
+    name: impl Fn(usize) -> Ident,
+) -> Vec<SelectItem> {
+    let expressions = expressions.into_iter().enumerate();
+    let columns = expressions.map(|(at, expr)| SelectItem::ExprWithAlias {
+        expr,
+        alias: name(at),
+    });
+    columns.collect()
 }

@@ -19,9 +19,10 @@ if ((${#missing[@]})); then
     $sudo apt-get install -y -qq --no-install-recommends "${missing[@]}"
 fi
 
-if ! "$cache/venv/bin/python" -c 'import psycopg, sqlalchemy' 2>/dev/null; then
+if ! "$cache/venv/bin/python" -c 'import alembic, django, psycopg, sqlalchemy' 2>/dev/null; then
     python3 -m venv "$cache/venv"
-    "$cache/venv/bin/pip" install -q 'psycopg[binary]==3.3.*' 'sqlalchemy==2.1.*'
+    "$cache/venv/bin/pip" install -q 'psycopg[binary]==3.3.*' 'sqlalchemy==2.1.*' \
+        'alembic==1.20.*' 'django==5.2.*'
 fi
 if [ ! -d "$cache/node/node_modules/pg" ]; then
     mkdir -p "$cache/node"

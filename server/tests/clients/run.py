@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Real clients against `strandline serve`: psql, pgbench, psycopg 3, SQLAlchemy, TPC-C,
-JDBC, node-postgres.
+"""Real clients against `strandline serve`: psql, pgbench, psycopg 3, SQLAlchemy, Alembic,
+Django, TPC-C, JDBC, node-postgres.
 
 Usage: run.py BINARY [CLIENT ...]. BINARY is the `strandline` program; without clients all run. Each
 gets a server and a database of its own. `install.sh` provides what is not there yet.
@@ -155,6 +155,14 @@ def sqlalchemy(server):
     require(server, PYTHON, HERE / "sqlalchemy_client.py")
 
 
+def alembic(server):
+    require(server, PYTHON, HERE / "alembic_client.py")
+
+
+def django(server):
+    require(server, PYTHON, HERE / "django_client.py")
+
+
 def tpcc(server):
     require(server, PYTHON, HERE / "tpcc_client.py")
 
@@ -167,7 +175,7 @@ def node(server):
     require(server, "node", HERE / "node_client.js")
 
 
-CLIENTS = {c.__name__: c for c in [psql, pgbench, psycopg, sqlalchemy, tpcc, jdbc, node]}
+CLIENTS = {c.__name__: c for c in [psql, pgbench, psycopg, sqlalchemy, alembic, django, tpcc, jdbc, node]}
 
 
 def main():

@@ -40,7 +40,40 @@ pub async fn not_null(context: &StatementContext, table: &TableDef, column: &str
     Ok(())
 }
 
-/// Checks that the condition is false for no row of `table`.
+/// Whether the texts of a column have at most so many characters.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Fit {
+    /// all of them
+    All,
+    /// all but for spaces at the end, which an assignment to a shorter type cuts
+    WithoutSpaces,
+    /// at least one is longer
+    No,
+}
+
+/// Whether the texts in `column` fit into a type with this length.
+pub async fn fit(
+    context: &StatementContext,
+    table: &TableDef,
+    column: &str,
+    length: u32,
+) -> Result<Fit> {
+    let column = names::quote(column);
+    let sql = format!(
+        "SELECT 1 + (char_length(rtrim({column}, ' ')) > {length})::int FROM {} \
+         WHERE char_length({column}) > {length} ORDER BY 1 DESC LIMIT 1",
+        quoted(table)
+    );
+    let row = first_row(context, &sql, table).await?;
+    let longest = row.and_then(|row| crate::values::text::cell(row.column(0), 0));
+    Ok(match longest.as_deref() {
+        None => Fit::All,
+        Some("1") => Fit::WithoutSpaces,
+        Some(_) => Fit::No,
+    })
+}
+
+/// No row of `table` makes the condition false.
 pub async fn check(
     context: &StatementContext,
     table: &TableDef,

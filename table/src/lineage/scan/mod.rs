@@ -26,6 +26,7 @@ use strandline_base::value_words::Physical;
 use strandline_base::{BLOCK_ROWS, ColumnId, Result, SqlType, UPDATE_RANGES, UPDATE_ROWS};
 use strandline_column::buffer::{gather, patch, patch_words};
 use strandline_column::chunk::BlockBounds;
+use strandline_column::types::arrow_type;
 use strandline_column::word_patches::WordPatches;
 use strandline_storage::file::Access;
 use strandline_tail::insert_range::InsertRange;
@@ -433,9 +434,11 @@ impl RangePart<'_> {
         let span = self.span.clone();
         let gathered = match &snapshot.base {
             BaseBody::Insert(inserted) => {
-                // A rolled-back change of the table may have used the id for another type.
+                // A rolled-back change of the table may have used the id for another type. Types of
+                // the same array hold the same values: the column's was changed to a longer text.
                 let known = inserted.schema().get(column);
-                let is_same = known.is_some_and(|c| c.sql_type == spec.sql_type);
+                let array_type = arrow_type(spec.sql_type);
+                let is_same = known.is_some_and(|c| arrow_type(c.sql_type) == array_type);
                 gather(spec, span.len(), |i| {
                     match inserted.existing_page(span.start + i) {
                         Some((page, i)) if is_same => page.cell(i, column),

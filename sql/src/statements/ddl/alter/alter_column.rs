@@ -3,9 +3,10 @@
 use super::{definition, edit};
 use crate::parse::names;
 use crate::planning::context::StatementContext;
+use crate::statements::ddl::verify::Fit;
 use crate::statements::ddl::{column, types, verify};
 use datafusion::sql::sqlparser::ast::{
-    AlterColumnOperation as Operation, DataType, GeneratedAs, Ident,
+    AlterColumnOperation as Operation, CastKind, Expr, GeneratedAs, Ident,
 };
 use strandline_base::{ColumnId, Error, Result, SqlState, SqlType, TableId};
 use strandline_engine::catalog::{ColumnDef, TableDef};
@@ -47,10 +48,12 @@ pub async fn execute(
         Operation::SetDataType {
             data_type, using, ..
         } => {
-            if using.is_some() {
-                return Err(rewrite(&name));
-            }
-            set_type(context, table, &column, data_type)
+            let wanted = types::sql_type(data_type)?;
+            let using = match using {
+                None => Using::Assignment,
+                Some(using) => Using::of(using, &name, wanted).ok_or_else(|| rewrite(&name))?,
+            };
+            set_type(context, table, &column, wanted, using).await
         }
         Operation::AddGenerated {
             generated_as,
@@ -118,25 +121,66 @@ fn may_be_null(table: &TableDef, column: &ColumnDef) -> Result<()> {
     Ok(())
 }
 
-/// Changes the type if every stored value stays unchanged: to the same type, or to a text type that
-/// holds all old values.
-fn set_type(
+/// How a value becomes one of the new type.
+#[derive(Clone, Copy, PartialEq)]
+enum Using {
+    /// as in an INSERT: a text that is too long is an error
+    Assignment,
+    /// `USING column::type`, which cuts it
+    Cast,
+}
+
+impl Using {
+    /// None: the expression is neither the column nor its cast to the new type.
+    fn of(using: &Expr, column: &str, wanted: SqlType) -> Option<Self> {
+        match using {
+            Expr::Nested(inner) => Self::of(inner, column, wanted),
+            Expr::Identifier(name) if names::fold(name) == column => Some(Self::Assignment),
+            Expr::Cast {
+                expr,
+                data_type,
+                kind: CastKind::Cast | CastKind::DoubleColon,
+                ..
+            } if types::sql_type(data_type).is_ok_and(|to| to == wanted) => {
+                Self::of(expr, column, wanted).map(|_| Self::Cast)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Only a change that leaves every stored value as it is: to the same type, or to a text type
+/// that holds all values there are.
+async fn set_type(
     context: &StatementContext,
     table: TableId,
     column: &ColumnDef,
-    data_type: &DataType,
+    wanted: SqlType,
+    using: Using,
 ) -> Result<()> {
-    let wanted = types::sql_type(data_type)?;
-    let keeps = match (column.sql_type, wanted) {
-        (old, new) if old == new => true,
-        (SqlType::Varchar(old), SqlType::Varchar(new)) => new >= old,
-        (SqlType::Varchar(_) | SqlType::Json, SqlType::Text) => true,
-        _ => false,
+    let shorter = match (column.sql_type, wanted) {
+        (old, new) if old == new => None,
+        (SqlType::Varchar(old), SqlType::Varchar(new)) => (new < old).then_some(new),
+        (SqlType::Varchar(_) | SqlType::Json, SqlType::Text) => None,
+        (SqlType::Text, SqlType::Varchar(new)) => Some(new),
+        _ => return Err(rewrite(&column.name)),
     };
-    if !keeps {
-        return Err(rewrite(&column.name));
+    change(context, table, column.id, &mut |c| c.sql_type = wanted)?;
+    let Some(length) = shorter else {
+        return Ok(());
+    };
+    let def = definition(context, table)?;
+    match (
+        verify::fit(context, &def, &column.name, length).await?,
+        using,
+    ) {
+        (Fit::All, _) => Ok(()),
+        (Fit::No, Using::Assignment) => Err(Error::invalid(
+            SqlState::STRING_DATA_RIGHT_TRUNCATION,
+            format!("value too long for type {wanted}"),
+        )),
+        _ => Err(rewrite(&column.name)),
     }
-    change(context, table, column.id, &mut |c| c.sql_type = wanted)
 }
 
 fn rewrite(column: &str) -> Error {

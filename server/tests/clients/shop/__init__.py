@@ -1,0 +1,1 @@
+"""The sample application of django_client.py."""

@@ -1,0 +1,1 @@
+"""The sample application's schema, in two steps."""
