@@ -8,7 +8,7 @@ use crate::settings::{DbOptions, Settings};
 use crate::statement::PointTable;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use strandline_base::{Clock, ColumnId, UPDATE_ROWS, Value};
+use strandline_base::{Clock, ColumnId, RowId, UPDATE_ROWS, Value};
 use strandline_device::MemoryDevice;
 
 /// A clock that panics on request.
