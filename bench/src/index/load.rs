@@ -57,7 +57,11 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
         theirs: figures.get(1).copied(),
         goal: Some(Goal::AtLeast(1.0)),
         rows,
-        settings: json!({ "source": "Parquet, snappy", "parents": rows / SAME, "theirs": settings }),
+        settings: json!({
+            "source": "Parquet, snappy",
+            "parents": rows / SAME,
+            "theirs": settings,
+        }),
     };
     bench.add(report, &case, figures[0])
 }

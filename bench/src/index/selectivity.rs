@@ -125,8 +125,8 @@ fn verdict(paths: &[Paths], all: u64) -> String {
         None => "one path is faster at all ranges".to_string(),
     };
     format!(
-        "the chosen path takes {median:.2}x the better one at the median of the ranges, {worst:.2}x \
-         at most; {crossover}"
+        "the chosen path takes {median:.2}x the better one at the median of the ranges, \
+         {worst:.2}x at most; {crossover}"
     )
 }
 

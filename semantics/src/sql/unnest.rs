@@ -58,8 +58,9 @@ fn factor(factor: &mut TableFactor, is_first: bool) {
     }
 }
 
-/// The alias with a name for every column: PostgreSQL's, but that several columns without a name are
-/// `unnest`, `unnest_2` and so on, since no two columns of a subquery have the same.
+/// The alias with a name for every column. The names are PostgreSQL's, except that several columns
+/// without a name are `unnest`, `unnest_2` and so on: the columns of a subquery have different
+/// names.
 fn named(alias: Option<TableAlias>, arrays: usize, with_ordinality: bool) -> TableAlias {
     let is_named = alias.is_some();
     let mut alias = alias.unwrap_or_else(|| TableAlias {

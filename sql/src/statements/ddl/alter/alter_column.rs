@@ -59,22 +59,7 @@ pub async fn execute(
             generated_as,
             sequence_options,
         } => {
-            if !column.not_null {
-                return Err(Error::invalid(
-                    SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-                    format!(
-                        "column \"{name}\" of relation \"{}\" must be declared NOT NULL before \
-                         identity can be added",
-                        def.name
-                    ),
-                ));
-            }
-            if column.identity.is_some() || column.default.is_some() {
-                return Err(Error::invalid(
-                    SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-                    format!("column \"{name}\" already has a default value or an identity"),
-                ));
-            }
+            may_be_identity(&def, &column)?;
             let kind = generated_as.unwrap_or(GeneratedAs::Always);
             let identity = column::identity(&kind, sequence_options, &column)?;
             change(context, table, column.id, &mut |c| {
@@ -82,6 +67,30 @@ pub async fn execute(
             })
         }
     }
+}
+
+/// 55000 unless a column may become an identity column.
+fn may_be_identity(table: &TableDef, column: &ColumnDef) -> Result<()> {
+    let refused = |message: String| {
+        Err(Error::invalid(
+            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+            message,
+        ))
+    };
+    if !column.not_null {
+        return refused(format!(
+            "column \"{}\" of relation \"{}\" must be declared NOT NULL before identity can be \
+             added",
+            column.name, table.name
+        ));
+    }
+    if column.identity.is_some() || column.default.is_some() {
+        return refused(format!(
+            "column \"{}\" already has a default value or an identity",
+            column.name
+        ));
+    }
+    Ok(())
 }
 
 fn change(
