@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn a_run_draws_each_value() {
         let noted = Mutex::new(Vec::new());
-        let mut run = |is_transaction, no| {
+        let run = |is_transaction, no| {
             let script = script(is_transaction);
             script
                 .run(&mut Noted(&noted), &mut Rng::new(1), no)
