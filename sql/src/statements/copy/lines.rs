@@ -142,8 +142,11 @@ impl Blocks {
             return Ok(());
         };
         self.rest.truncate(end);
-        self.at_end = true;
-        self.input.drain()
+        match std::mem::replace(&mut self.at_end, true) {
+            // A client that has ended its data sends nothing more.
+            true => Ok(()),
+            false => self.input.drain(),
+        }
     }
 
     fn block(&mut self, mut bytes: Vec<u8>) -> Result<Block> {
