@@ -144,15 +144,14 @@ impl StoredIndex {
 
     /// In the place of this index of a constraint, whose build ended with `failure`.
     pub fn unusable_key(&self, store: &Store, failure: Error) -> Arc<Self> {
-        Arc::new(Self {
+        Self {
             columns: self.columns.clone(),
-            index: Arc::new(UnusableIndex::new(failure)),
             kind: Kind::Constraint,
             is_unique: self.is_unique,
             nulls_are_equal: self.nulls_are_equal,
-            moved: AtomicBool::new(true),
-            sweep: KeySweep::counted(store.lineage.pool().taken_bytes().clone()),
-        })
+            ..Self::unusable(store, failure)
+        }
+        .into()
     }
 
     /// In the place of a secondary index whose build ended with `failure`. Its key is not computed:
@@ -163,15 +162,27 @@ impl StoredIndex {
             keys: OrderedKeys::new(orders(def)),
             key: None,
         };
-        Arc::new(Self {
+        Self {
             columns: def.key_columns(),
-            index: Arc::new(UnusableIndex::new(failure)),
             kind: Kind::Secondary(Box::new(secondary)),
             is_unique: def.unique,
             nulls_are_equal: def.nulls_not_distinct,
+            ..Self::unusable(store, failure)
+        }
+        .into()
+    }
+
+    /// The part that all unusable indexes have in common.
+    fn unusable(store: &Store, failure: Error) -> Self {
+        Self {
+            columns: Vec::new(),
+            index: Arc::new(UnusableIndex::new(failure)),
+            kind: Kind::Constraint,
+            is_unique: false,
+            nulls_are_equal: false,
             moved: AtomicBool::new(true),
             sweep: KeySweep::counted(store.lineage.pool().taken_bytes().clone()),
-        })
+        }
     }
 
     /// Whether it has its entries.

@@ -2,7 +2,6 @@
 //! dropped.
 
 use super::moment::Moment;
-use crate::catalog::versions::kept_storages;
 use crate::db::Db;
 use crate::store::Store;
 use std::sync::Arc;
@@ -18,9 +17,7 @@ impl Db {
             .filter(|store| !store.is_held())
             .collect();
         let catalogs = self.catalogs.through(CommitTs::MAX);
-        let begins = |policy| moment.time.begin_of(policy);
-        let mut live = kept_storages(&catalogs, begins, moment.oldest);
-        live.retain(|id| !self.is_given_up(*id, &catalogs));
+        let live = self.live_storages(&catalogs, moment);
         for store in free.into_iter().filter(|store| !live.contains(&store.id())) {
             let mut stores = self.stores.write();
             if stores

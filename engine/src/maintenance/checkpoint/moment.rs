@@ -52,7 +52,7 @@ impl Db {
 
     /// Whether a storage could not be restored, and the newest catalog has no table with it any
     /// more: dropping such a table gives its rows up, whatever its retention.
-    pub(super) fn is_given_up(&self, storage: StorageId, catalogs: &[Version]) -> bool {
+    fn is_given_up(&self, storage: StorageId, catalogs: &[Version]) -> bool {
         let is_closed_off = |store: Arc<Store>| store.check_restored().is_err();
         self.any_store(storage).is_ok_and(is_closed_off)
             && catalogs.last().is_some_and(|(_, newest)| {
@@ -61,14 +61,25 @@ impl Db {
             })
     }
 
+    /// The storages that `catalogs` name and that may be asked for.
+    pub(super) fn live_storages(
+        &self,
+        catalogs: &[Version],
+        moment: &Moment,
+    ) -> BTreeSet<StorageId> {
+        let begins = |policy| moment.time.begin_of(policy);
+        let mut live = kept_storages(catalogs, begins, moment.oldest);
+        live.retain(|id| !self.is_given_up(*id, catalogs));
+        live
+    }
+
     /// The catalogs that may still be asked for, and the storages that they name.
     pub(super) fn named_at(&self, moment: &Moment) -> Named {
         let begins = |policy| moment.time.begin_of(policy);
         let pruned = self.catalogs.prune(begins, moment.oldest);
         // Later versions may not be in the log yet.
         let catalogs = self.catalogs.through(moment.through);
-        let mut live = kept_storages(&catalogs, begins, moment.oldest);
-        live.retain(|id| !self.is_given_up(*id, &catalogs));
+        let live = self.live_storages(&catalogs, moment);
         let forgotten = &storages_of(&catalogs) - &live;
         Named {
             catalogs,
