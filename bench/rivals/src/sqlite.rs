@@ -9,6 +9,7 @@ use crate::Result;
 use crate::row::{Rows, TOUCHED};
 use crate::script::{Load, Runner};
 use crate::workload::{Keys, Run, Store, Worker};
+use rusqlite::fallible_iterator::FallibleIterator;
 use rusqlite::{Connection, OpenFlags, params, params_from_iter};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
@@ -59,7 +60,7 @@ pub fn numbers(path: &str, sql: &str) -> Result<Vec<i64>> {
         let mut rows = statement.raw_query();
         while let Some(row) = rows.next()? {
             for column in 0..columns {
-                numbers.push(row.get(column)?);
+                numbers.push(row.get::<_, i64>(column)?);
             }
         }
     }
@@ -240,7 +241,7 @@ mod tests {
         let path = directory.path().join("s.sqlite").display().to_string();
         let tables = "CREATE TABLE p (id INTEGER PRIMARY KEY); INSERT INTO p VALUES (0), (1); \
                       CREATE TABLE c (id bigint, n bigint REFERENCES p, PRIMARY KEY (id, n));";
-        assert_eq!(numbers(&path, tables).unwrap(), []);
+        assert_eq!(numbers(&path, tables).unwrap(), Vec::<i64>::new());
         let insert = "INSERT INTO c VALUES ($1, $2)";
         for (clients, durable) in [(1, true), (3, false)] {
             let mut load = load(insert, vec![Draw::Run, Draw::Execution], clients);
