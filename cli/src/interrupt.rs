@@ -9,17 +9,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The statement that Ctrl-C would cancel, and the behaviour if there is none.
-struct State {
+struct RunningStatement {
     running: Option<CancelHandle>,
     ignore_when_idle: bool,
 }
 
-static STATE: Mutex<State> = Mutex::new(State {
+static STATE: Mutex<RunningStatement> = Mutex::new(RunningStatement {
     running: None,
     ignore_when_idle: false,
 });
 
-fn state() -> MutexGuard<'static, State> {
+fn state() -> MutexGuard<'static, RunningStatement> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -30,7 +30,7 @@ pub enum PieceKind {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum State {
+enum LexerState {
     Plain,
     /// `'…'`; with backslash escapes after `E`
     String {
@@ -55,7 +55,7 @@ pub struct Splitter {
     consumed: usize,
     /// All text before this offset has been scanned.
     scanned: usize,
-    state: State,
+    state: LexerState,
     /// Line of the byte at `scanned`.
     line: usize,
     /// Line and offset of the first byte of the pending statement that is not blank or comment.
@@ -68,7 +68,7 @@ impl Default for Splitter {
             buffer: String::new(),
             consumed: 0,
             scanned: 0,
-            state: State::Plain,
+            state: LexerState::Plain,
             line: 1,
             start: None,
         }
@@ -90,7 +90,7 @@ impl Splitter {
     /// The next complete piece, if there is one.
     pub fn next_piece(&mut self) -> Option<Piece> {
         while self.scanned < self.buffer.len() {
-            if self.state == State::Plain
+            if self.state == LexerState::Plain
                 && self.start.is_none()
                 && self.buffer.as_bytes()[self.scanned] == b'\\'
             {
@@ -102,7 +102,7 @@ impl Splitter {
                 return Some(piece);
             }
         }
-        if self.start.is_none() && self.state == State::Plain {
+        if self.start.is_none() && self.state == LexerState::Plain {
             self.consumed = self.scanned;
         }
         None
@@ -119,44 +119,47 @@ impl Splitter {
 
     /// Whether the text so far ends inside a statement (or a quote or comment).
     pub fn is_pending(&self) -> bool {
-        self.start.is_some() || !matches!(self.state, State::Plain | State::LineComment)
+        self.start.is_some() || !matches!(self.state, LexerState::Plain | LexerState::LineComment)
     }
 
     /// Scans the next token; returns true if it was a `;` between statements.
     fn step(&mut self) -> bool {
         let rest = &self.buffer.as_bytes()[self.scanned..];
         let (advance, next) = match &self.state {
-            State::Plain => {
+            LexerState::Plain => {
                 if rest[0] == b';' {
                     self.scanned += 1;
                     return true;
                 }
                 let (advance, next) = self.step_plain(rest);
-                let comment = matches!(next, Some(State::LineComment | State::BlockComment { .. }));
+                let comment = matches!(
+                    next,
+                    Some(LexerState::LineComment | LexerState::BlockComment { .. })
+                );
                 if self.start.is_none() && !comment && !rest[0].is_ascii_whitespace() {
                     self.start = Some((self.line, self.scanned));
                 }
                 (advance, next)
             }
-            State::String { escapes } => match rest[0] {
+            LexerState::String { escapes } => match rest[0] {
                 b'\\' if *escapes && rest.len() > 1 => (2, None),
                 b'\'' if rest.get(1) == Some(&b'\'') => (2, None),
-                b'\'' => (1, Some(State::Plain)),
+                b'\'' => (1, Some(LexerState::Plain)),
                 _ => (1, None),
             },
-            State::Identifier => (1, (rest[0] == b'"').then_some(State::Plain)),
-            State::Dollar(delimiter) => {
+            LexerState::Identifier => (1, (rest[0] == b'"').then_some(LexerState::Plain)),
+            LexerState::Dollar(delimiter) => {
                 if rest.starts_with(delimiter.as_bytes()) {
-                    (delimiter.len(), Some(State::Plain))
+                    (delimiter.len(), Some(LexerState::Plain))
                 } else {
                     (1, None)
                 }
             }
-            State::LineComment => (1, (rest[0] == b'\n').then_some(State::Plain)),
-            State::BlockComment { depth } => match rest {
-                [b'/', b'*', ..] => (2, Some(State::BlockComment { depth: depth + 1 })),
-                [b'*', b'/', ..] if *depth == 1 => (2, Some(State::Plain)),
-                [b'*', b'/', ..] => (2, Some(State::BlockComment { depth: depth - 1 })),
+            LexerState::LineComment => (1, (rest[0] == b'\n').then_some(LexerState::Plain)),
+            LexerState::BlockComment { depth } => match rest {
+                [b'/', b'*', ..] => (2, Some(LexerState::BlockComment { depth: depth + 1 })),
+                [b'*', b'/', ..] if *depth == 1 => (2, Some(LexerState::Plain)),
+                [b'*', b'/', ..] => (2, Some(LexerState::BlockComment { depth: depth - 1 })),
                 _ => (1, None),
             },
         };
@@ -169,19 +172,19 @@ impl Splitter {
     }
 
     /// Scans a token outside quotes: its length, and the state after it if that changes.
-    fn step_plain(&self, rest: &[u8]) -> (usize, Option<State>) {
+    fn step_plain(&self, rest: &[u8]) -> (usize, Option<LexerState>) {
         match rest {
             [b'\'', ..] => (
                 1,
-                Some(State::String {
+                Some(LexerState::String {
                     escapes: self.after_escape_prefix(),
                 }),
             ),
-            [b'"', ..] => (1, Some(State::Identifier)),
-            [b'-', b'-', ..] => (2, Some(State::LineComment)),
-            [b'/', b'*', ..] => (2, Some(State::BlockComment { depth: 1 })),
+            [b'"', ..] => (1, Some(LexerState::Identifier)),
+            [b'-', b'-', ..] => (2, Some(LexerState::LineComment)),
+            [b'/', b'*', ..] => (2, Some(LexerState::BlockComment { depth: 1 })),
             [b'$', ..] if !self.after_word() => match dollar_delimiter(rest) {
-                Some(delimiter) => (delimiter.len(), Some(State::Dollar(delimiter))),
+                Some(delimiter) => (delimiter.len(), Some(LexerState::Dollar(delimiter))),
                 None => (1, None),
             },
             _ => (1, None),

@@ -38,13 +38,13 @@ const CHUNK_ROWS: usize = 256;
 pub struct Cursor {
     connection: Py<PyAny>,
     link: Arc<Link>,
-    state: Mutex<State>,
+    state: Mutex<CursorState>,
     arraysize: AtomicI64,
     closed: AtomicBool,
 }
 
 #[derive(Default)]
-struct State {
+struct CursorState {
     given: Given,
     rowcount: i64,
     /// the rows that `tuples` came from
@@ -53,7 +53,7 @@ struct State {
     description: Option<Py<PyList>>,
 }
 
-impl State {
+impl CursorState {
     fn of(executed: Executed) -> Self {
         Self {
             given: executed.given,
@@ -160,9 +160,9 @@ impl Cursor {
         Self {
             connection,
             link,
-            state: Mutex::new(State {
+            state: Mutex::new(CursorState {
                 rowcount: -1,
-                ..State::default()
+                ..CursorState::default()
             }),
             arraysize: AtomicI64::new(1),
             closed: AtomicBool::new(false),
@@ -172,11 +172,11 @@ impl Cursor {
     /// A cursor of a statement's result.
     pub fn of(connection: Py<PyAny>, link: Arc<Link>, executed: Executed) -> Self {
         let cursor = Self::new(connection, link);
-        *cursor.state.lock() = State::of(executed);
+        *cursor.state.lock() = CursorState::of(executed);
         cursor
     }
 
-    fn state(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, State>> {
+    fn state(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, CursorState>> {
         if self.closed.load(Ordering::Relaxed) {
             return Err(errors::closed(py, "cursor"));
         }
@@ -221,12 +221,12 @@ impl Cursor {
         let (py, this) = (slf.py(), slf.get());
         let mut state = this.state(py)?;
         // Drops the rows of the statement before.
-        *state = State::default();
+        *state = CursorState::default();
         state.rowcount = -1;
         let autocommit = this.link.is_autocommit();
         let text = statement::text_of(&this.link, operation, parameters)?;
         let executed = statement::execute(py, &this.link, autocommit, &text, parameters)?;
-        *state = State::of(executed);
+        *state = CursorState::of(executed);
         drop(state);
         Ok(slf)
     }
@@ -247,7 +247,7 @@ impl Cursor {
     ) -> PyResult<Bound<'py, Self>> {
         let (py, this) = (slf.py(), slf.get());
         let mut state = this.state(py)?;
-        *state = State::default();
+        *state = CursorState::default();
         state.rowcount = -1;
         let autocommit = this.link.is_autocommit();
         let affected =
@@ -407,7 +407,7 @@ impl Cursor {
     /// Ends the cursor; its query, if one is under way, ends too.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         if !self.closed.load(Ordering::Relaxed) {
-            *self.state(py)? = State::default();
+            *self.state(py)? = CursorState::default();
             self.closed.store(true, Ordering::Relaxed);
         }
         Ok(())

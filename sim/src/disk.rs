@@ -55,7 +55,7 @@ impl NameChange {
     }
 }
 
-pub(crate) struct State {
+pub(crate) struct DiskState {
     pub inodes: Vec<Inode>,
     pub names: BTreeMap<String, usize>,
     durable_names: BTreeMap<String, usize>,
@@ -78,7 +78,7 @@ pub(crate) struct State {
 
 /// A disk that crashes, tears and fails on demand, reproducibly. Clones share the disk.
 #[derive(Clone)]
-pub struct SimDisk(Arc<Mutex<State>>);
+pub struct SimDisk(Arc<Mutex<DiskState>>);
 
 impl SimDisk {
     /// An empty disk; `seed` determines what failed syncs leave.
@@ -87,7 +87,7 @@ impl SimDisk {
     }
 
     fn with(inodes: Vec<Inode>, names: BTreeMap<String, usize>, rng: Rng) -> Self {
-        Self(Arc::new(Mutex::new(State {
+        Self(Arc::new(Mutex::new(DiskState {
             inodes,
             durable_names: names.clone(),
             names,
@@ -178,7 +178,7 @@ impl SimDisk {
     /// durable and clean from now on (rule 4). Names are left as they are.
     pub fn lose_unsynced(&self) {
         let mut state = self.state();
-        let State { inodes, rng, .. } = &mut *state;
+        let DiskState { inodes, rng, .. } = &mut *state;
         for inode in inodes {
             inode.settle(rng, CrashStyle::DropAll);
         }
@@ -259,7 +259,7 @@ impl SimDisk {
         disk
     }
 
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, DiskState> {
         self.0.lock()
     }
 }
@@ -283,7 +283,7 @@ enum Outcome {
     InFlight,
 }
 
-impl State {
+impl DiskState {
     /// Fails once the disk has crashed. Reads call it as well.
     pub fn check_running(&self) -> Result<()> {
         if self.crashed {
@@ -439,7 +439,7 @@ impl State {
         self.syncs += 1;
         finish(outcome)?;
         if self.fail_sync_at == Some(self.syncs) {
-            let State { inodes, rng, .. } = self;
+            let DiskState { inodes, rng, .. } = self;
             inodes[inode].settle(rng, CrashStyle::Random);
             return Err(injected_error(name, "sync"));
         }

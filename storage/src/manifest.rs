@@ -71,13 +71,13 @@ pub struct Manifest {
     device: Arc<dyn Device>,
     superblock: Arc<dyn File>,
     database_id: u128,
-    state: Mutex<State>,
+    state: Mutex<OpenManifest>,
     /// damage that opening has repaired
     mended: Vec<String>,
 }
 
 #[derive(Debug)]
-struct State {
+struct OpenManifest {
     file: Arc<dyn File>,
     generation: u64,
     /// Where the snapshot ends and the edits begin.
@@ -343,7 +343,7 @@ impl Manifest {
     }
 }
 
-impl State {
+impl OpenManifest {
     fn check_usable(&self) -> Result<()> {
         self.failure.clone().map_or(Ok(()), Err)
     }
@@ -445,7 +445,7 @@ fn write_generation(
     database_id: u128,
     generation: u64,
     snapshot: &[u8],
-) -> Result<State> {
+) -> Result<OpenManifest> {
     check_size(snapshot)?;
     let name = manifest_name(generation);
     if device.list()?.contains(&name) {
@@ -471,7 +471,7 @@ fn write_generation(
         let _ = device.remove(&name);
         return Err(e);
     }
-    Ok(State {
+    Ok(OpenManifest {
         file,
         generation,
         edits_start: end,
@@ -486,7 +486,7 @@ fn read_generation(
     file: Arc<dyn File>,
     database_id: u128,
     generation: u64,
-) -> Result<(State, Vec<Vec<u8>>)> {
+) -> Result<(OpenManifest, Vec<Vec<u8>>)> {
     let allocated = file.len()?;
     check_header(&*file, allocated, database_id, generation)?;
     let extent = Extent {
@@ -532,7 +532,7 @@ fn read_generation(
         put_mark(&*file, id, end)?;
     }
     Ok((
-        State {
+        OpenManifest {
             file,
             generation,
             edits_start,

@@ -116,7 +116,7 @@ pub struct SegmentInfo {
     pub bytes: u64,
 }
 
-struct State {
+struct WalState {
     active: Vec<u8>,
     /// The other buffer, empty, while no leader uses it.
     spare: Vec<u8>,
@@ -131,7 +131,7 @@ struct State {
     failure: Option<Error>,
 }
 
-impl State {
+impl WalState {
     fn check_usable(&mut self) -> Result<()> {
         if std::mem::take(&mut self.stamping) {
             self.failure.get_or_insert_with(panicked);
@@ -145,7 +145,7 @@ pub struct Wal {
     device: Arc<dyn Device>,
     settings: WalSettings,
     stream: StreamId,
-    state: Mutex<State>,
+    state: Mutex<WalState>,
     progress: Condvar,
     /// Wakes the thread that waits for records: one has arrived, there are many, or the log has
     /// ended.
@@ -217,7 +217,7 @@ impl Wal {
                 database_id,
                 number: WAL_STREAM,
             },
-            state: Mutex::new(State {
+            state: Mutex::new(WalState {
                 active: Vec::new(),
                 spare: Vec::new(),
                 end,
@@ -339,7 +339,7 @@ impl Wal {
     /// Becomes the leader, but first lets the committers that the last leader has released append
     /// their next records, as long as some do. With few clients that nearly doubles the commits per
     /// sync.
-    fn gather<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    fn gather<'a>(&self, mut state: MutexGuard<'a, WalState>) -> MutexGuard<'a, WalState> {
         state.leading = true;
         for _ in 0..GATHER_YIELDS_MAX {
             let end = state.end;
@@ -372,7 +372,7 @@ impl Wal {
     }
 
     /// Takes the buffer, writes it and, if `sync`, makes the log durable up to its end.
-    fn lead(&self, mut state: MutexGuard<'_, State>, sync: bool) -> Result<()> {
+    fn lead(&self, mut state: MutexGuard<'_, WalState>, sync: bool) -> Result<()> {
         state.leading = true;
         let spare = std::mem::take(&mut state.spare);
         let mut buffer = std::mem::replace(&mut state.active, spare);

@@ -71,7 +71,7 @@ pub fn updates() -> Vec<String> {
 
 /// Which answers a query must give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum DataState {
     /// Those of the generated data.
     Loaded,
     /// Those after [`updates`].
@@ -82,7 +82,7 @@ pub enum State {
 ///
 /// # Panics
 /// If the answer differs; the message shows the first row that does.
-pub fn check(connection: &mut Connection, number: usize, state: State, as_of: Option<&str>) {
+pub fn check(connection: &mut Connection, number: usize, state: DataState, as_of: Option<&str>) {
     let mut sql = read(&format!("queries/q{number:02}.sql"));
     for table in TABLES {
         let reference = match as_of {
@@ -91,7 +91,7 @@ pub fn check(connection: &mut Connection, number: usize, state: State, as_of: Op
         };
         sql = sql.replace(&format!("{{{table}}}"), &reference);
     }
-    let suffix = if state == State::Updated {
+    let suffix = if state == DataState::Updated {
         ".after"
     } else {
         ""

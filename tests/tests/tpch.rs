@@ -5,9 +5,9 @@
 use std::sync::Arc;
 use strandline::{Connection, Database};
 use strandline_device::MemoryDevice;
-use strandline_tests::tpch::{State, check, load, updates};
+use strandline_tests::tpch::{DataState, check, load, updates};
 
-fn check_all(connection: &mut Connection, state: State, as_of: Option<&str>) {
+fn check_all(connection: &mut Connection, state: DataState, as_of: Option<&str>) {
     for number in 1..=22 {
         check(connection, number, state, as_of);
     }
@@ -24,7 +24,7 @@ fn answers_before_during_and_after_updates() {
     let database = open();
     let mut connection = database.connect();
     load(&mut connection).expect("the tables load");
-    check_all(&mut connection, State::Loaded, None);
+    check_all(&mut connection, DataState::Loaded, None);
 
     let loaded: String = connection
         .query("select now()::text", ())
@@ -49,7 +49,7 @@ fn answers_before_during_and_after_updates() {
         )
         .expect("an update that is never committed");
     for number in [1, 3, 6, 18] {
-        check(&mut connection, number, State::Loaded, Some(&loaded));
+        check(&mut connection, number, DataState::Loaded, Some(&loaded));
     }
     open_transaction
         .execute("rollback", ())
@@ -60,11 +60,11 @@ fn answers_before_during_and_after_updates() {
             .execute(statement, ())
             .unwrap_or_else(|e| panic!("{statement}: {e:?}"));
     }
-    check_all(&mut connection, State::Updated, None);
+    check_all(&mut connection, DataState::Updated, None);
     database.merge_all().expect("everything merges");
-    check_all(&mut connection, State::Loaded, Some(&loaded));
+    check_all(&mut connection, DataState::Loaded, Some(&loaded));
     for number in [1, 3, 6, 18] {
-        check(&mut connection, number, State::Updated, None);
+        check(&mut connection, number, DataState::Updated, None);
     }
     drop((connection, open_transaction));
     database.close().expect("the database closes");
@@ -73,8 +73,8 @@ fn answers_before_during_and_after_updates() {
     let database = open();
     let mut connection = database.connect();
     for number in [1, 3, 6, 9, 18, 21] {
-        check(&mut connection, number, State::Updated, None);
-        check(&mut connection, number, State::Loaded, Some(&loaded));
+        check(&mut connection, number, DataState::Updated, None);
+        check(&mut connection, number, DataState::Loaded, Some(&loaded));
     }
     assert_eq!(
         database.check().expect("the database is checked"),

@@ -89,11 +89,11 @@ impl Line {
 pub struct OrderDesk {
     connection: Connection,
     tables: Tables,
-    state: State,
+    state: DeskState,
 }
 
 /// The state that the desk keeps in memory, so that it need not ask the database.
-struct State {
+struct DeskState {
     rng: Rng,
     customers: u64,
     parts: u64,
@@ -192,7 +192,7 @@ impl OrderDesk {
         Ok(Self {
             tables: Tables::find(&connection)?,
             connection,
-            state: State {
+            state: DeskState {
                 rng: Rng::new(seed),
                 customers: customers.unsigned_abs(),
                 parts: parts.unsigned_abs(),
@@ -280,7 +280,7 @@ pub fn leave_half_done<'c>(
 /// A transaction being put together.
 struct Work<'a, 'c> {
     tables: &'a Tables,
-    state: &'a mut State,
+    state: &'a mut DeskState,
     transaction: &'a mut Transaction<'c>,
 }
 

@@ -188,11 +188,11 @@ impl TimeMap {
 /// The map of an open database, and its clocks.
 pub(crate) struct Retention {
     clock: Arc<dyn Clock>,
-    state: Mutex<State>,
+    state: Mutex<ClockState>,
     jumps: AtomicU64,
 }
 
-struct State {
+struct ClockState {
     map: TimeMap,
     /// the monotonic clock at the last reading
     seen_us: u64,
@@ -224,7 +224,7 @@ impl Retention {
         });
         Self {
             clock,
-            state: Mutex::new(State {
+            state: Mutex::new(ClockState {
                 map,
                 seen_us,
                 newest,
@@ -251,7 +251,7 @@ impl Retention {
         with(&state.map)
     }
 
-    fn tell(&self, state: &mut State, us: u64, wall_us: u64, newest: CommitTs) {
+    fn tell(&self, state: &mut ClockState, us: u64, wall_us: u64, newest: CommitTs) {
         let expected = state.map.wall_us.saturating_add(us);
         let seconds = |us: u64| us / SECOND_US;
         if wall_us > expected.saturating_add(JUMP_US) {

@@ -35,11 +35,11 @@ const HELPFUL_PART: usize = 16;
 /// The state of background checkpoints.
 #[derive(Debug)]
 pub(crate) struct Pacing {
-    state: Mutex<State>,
+    state: Mutex<PacingState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct PacingState {
     failures: Pauses,
     in_vain: Pauses,
     /// failure of the last checkpoint
@@ -95,7 +95,7 @@ pub(crate) struct PacingReport {
 
 impl Default for Pacing {
     fn default() -> Self {
-        let state = State {
+        let state = PacingState {
             failures: Pauses::new(FIRST_PAUSE, LONGEST_PAUSE),
             in_vain: Pauses::new(FIRST_PAUSE, LONGEST_PAUSE_IN_VAIN),
             failure: None,

@@ -315,7 +315,7 @@ impl Entries {
         self.ends[at..].iter_mut().for_each(|end| *end -= less);
         if self.is_empty() {
             *self = Self::default();
-        } else if self.bytes.capacity() > 2 * (self.bytes.len() + BYTES_STEP) {
+        } else if self.bytes.capacity() > self.bytes.len() + 2 * BYTES_STEP {
             self.shrink();
         }
     }

@@ -293,6 +293,39 @@ fn few_entries_left_in_many_leaves_are_joined() {
 }
 
 #[test]
+fn an_index_whose_entries_change_again_and_again_stays_small() {
+    const ROWS: u64 = 20_000;
+    let index = OrderedIndex::counted(vec![PartOrder::default()], Arc::default());
+    let mut rng = Rng::new(1);
+    let mut values: Vec<u64> = (0..ROWS).map(|_| rng.below(1 << 40)).collect();
+    let key = |v: u64| index.encode(&number(v as i64));
+    let mut load = index.bulk_load();
+    for (row, v) in values.iter().enumerate() {
+        load.push(&number(*v as i64), RowId(row as u64), &mut Vec::new())
+            .expect("in memory");
+    }
+    load.finish().expect("in memory");
+    let fresh = index.memory_bytes();
+    // Half as many old entries as rows wait for each sweep.
+    for _ in 0..40 {
+        let mut old = Vec::new();
+        for _ in 0..ROWS / 2 {
+            let (row, v) = (rng.below(ROWS), rng.below(1 << 40));
+            let before = std::mem::replace(&mut values[row as usize], v);
+            index.add(&key(v), RowId(row)).expect("in memory");
+            old.push((before, row));
+        }
+        for (v, row) in old {
+            let retired = index.retire(&key(v), RowId(row), CommitTs(1));
+            retired.expect("in memory");
+        }
+    }
+    assert_eq!(index.len() as u64, ROWS);
+    let bytes = index.memory_bytes();
+    assert!(bytes * 10 < fresh * 13, "{bytes} bytes, fresh: {fresh}");
+}
+
+#[test]
 fn a_load_of_a_unique_key_finds_the_rows_that_were_there() {
     for loaded in [3, 500] {
         let index = index(1, 200);

@@ -17,11 +17,11 @@ pub(super) struct Portal {
     statement: Arc<Statement>,
     values: Vec<Scalar>,
     formats: Formats,
-    state: State,
+    state: PortalState,
 }
 
 /// The state of a portal.
-enum State {
+enum PortalState {
     /// not started
     Bound,
     /// some rows are sent, more may follow
@@ -75,7 +75,7 @@ impl Session {
             statement,
             values,
             formats: Formats::read(&bind.result_formats, count)?,
-            state: State::Bound,
+            state: PortalState::Bound,
         };
         // The unnamed portal, which most requests use, needs no allocation.
         match self.portals.get_mut(bind.portal) {
@@ -147,10 +147,10 @@ impl Session {
     }
 
     fn execute(&mut self, wire: &mut Held<'_>, portal: &mut Portal, most: u64) -> Answer {
-        if let State::Rows(rows, _) = &mut portal.state {
+        if let PortalState::Rows(rows, _) = &mut portal.state {
             rows.restart_timeout(&self.connection);
         }
-        if let State::Bound = portal.state {
+        if let PortalState::Bound = portal.state {
             let Some(prepared) = &portal.statement.prepared else {
                 reply::empty(&mut wire.output, b'I');
                 return Ok(());
@@ -168,17 +168,17 @@ impl Session {
             let formats = portal.formats.clone();
             portal.state = match started {
                 Started::Rows(query) => {
-                    State::Rows(Box::new(RowSource::of_query(query, formats)), String::new())
+                    PortalState::Rows(Box::new(RowSource::of_query(query, formats)), String::new())
                 }
                 Started::Done(summary) => {
                     let tag = summary.command_tag().to_string();
                     match summary.into_result() {
                         Some(result) => {
                             let rows = Box::new(RowSource::of_result(result, formats));
-                            State::Rows(rows, tag)
+                            PortalState::Rows(rows, tag)
                         }
                         None => {
-                            portal.state = State::Done;
+                            portal.state = PortalState::Done;
                             self.after_statement(wire, &tag);
                             reply::complete(&mut wire.output, &tag);
                             return Ok(());
@@ -191,7 +191,7 @@ impl Session {
     }
 
     fn send_portion(&mut self, wire: &mut Held<'_>, portal: &mut Portal, most: u64) -> Answer {
-        let State::Rows(rows, tag) = &mut portal.state else {
+        let PortalState::Rows(rows, tag) = &mut portal.state else {
             return Err(Error::invalid(
                 SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
                 "portal cannot be run",
@@ -210,7 +210,7 @@ impl Session {
                 };
                 self.after_statement(wire, &tag);
                 reply::complete(&mut wire.output, &tag);
-                portal.state = State::Done;
+                portal.state = PortalState::Done;
             }
         }
         Ok(())
@@ -249,7 +249,7 @@ fn describe_portal(
     connection: &mut Connection,
     output: &mut Vec<u8>,
 ) -> Result<()> {
-    if let State::Rows(rows, _) = &portal.state {
+    if let PortalState::Rows(rows, _) = &portal.state {
         rows.describe(output);
         return Ok(());
     }

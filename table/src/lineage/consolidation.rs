@@ -18,7 +18,7 @@ const IDLE_LOOKS: u32 = 40;
 /// Ranges whose readers want new overlays.
 #[derive(Default)]
 pub struct Consolidation {
-    state: Mutex<State>,
+    state: Mutex<WorkerState>,
     work: Condvar,
 }
 
@@ -32,7 +32,7 @@ pub trait OverlayMaker: Send + Sync {
 type Wanted = BTreeMap<(StorageId, RangeNo), (Weak<dyn OverlayMaker>, CommitTs)>;
 
 #[derive(Default)]
-struct State {
+struct WorkerState {
     /// a thread is at work
     is_running: bool,
     is_closed: bool,
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
-    fn wait_until(consolidation: &Consolidation, holds: impl Fn(&State) -> bool) {
+    fn wait_until(consolidation: &Consolidation, holds: impl Fn(&WorkerState) -> bool) {
         while !holds(&consolidation.state.lock()) {
             std::thread::yield_now();
         }
@@ -113,7 +113,8 @@ mod tests {
 
     #[test]
     fn the_thread_ends_awake_and_asleep() {
-        let states: [fn(&State) -> bool; 2] = [|state| state.is_running, |state| state.is_asleep];
+        let states: [fn(&WorkerState) -> bool; 2] =
+            [|state| state.is_running, |state| state.is_asleep];
         for reached in states {
             let consolidation = Arc::new(Consolidation::default());
             let thread = std::thread::spawn({
