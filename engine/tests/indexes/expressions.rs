@@ -72,6 +72,7 @@ fn expression(sql: &str, sql_type: SqlType) -> IndexExpression {
 
 fn quotient() -> IndexPart {
     IndexPart {
+        operator_class: None,
         value: IndexValue::Expression(expression("100 / a", SqlType::BigInt)),
         ..part(1)
     }

@@ -106,6 +106,13 @@ impl Table {
         access.map_err(raise)
     }
 
+    /// Whether there may be an index over expressions or with a predicate, which conditions that
+    /// the scan does not decide may be about.
+    fn may_have_expressions(&self) -> bool {
+        // The indexes of a table of the past are those of now.
+        !self.is_present() || self.def.indexes.iter().any(|index| !index.is_plain())
+    }
+
     /// The same table with its hidden column, read by `owner`.
     pub fn with_row_ids(&self, owner: Owner) -> Self {
         Self::new(self.def.clone(), owner, self.as_of, true)
@@ -148,8 +155,11 @@ impl TableProvider for Table {
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>, DataFusionError> {
+        let is_indexed = self.may_have_expressions();
         let decide = |expr: &&Expr| match filter::is_pushable(expr, &self.def, &self.schema) {
             true => TableProviderFilterPushDown::Exact,
+            // Indexes may find the rows for which it can be true.
+            false if is_indexed && !expr.is_volatile() => TableProviderFilterPushDown::Inexact,
             false => TableProviderFilterPushDown::Unsupported,
         };
         Ok(filters.iter().map(decide).collect())
@@ -176,7 +186,9 @@ impl TableProvider for Table {
         let statement = self.owner.statement().map_err(raise)?;
         let statistics = self.statistics().unwrap_or_default();
         let access = self.access(state, statement, filters, &statistics)?;
-        let mut statistics = selectivity::filtered(statistics, filters, &self.def);
+        let is_exact = |filter: &&Expr| filter::is_pushable(filter, &self.def, &self.schema);
+        let filters: Vec<Expr> = filters.iter().filter(is_exact).cloned().collect();
+        let mut statistics = selectivity::filtered(statistics, &filters, &self.def);
         if let Some(found) = access.as_ref().and_then(|access| access.planned()) {
             statistics.num_rows = statistics
                 .num_rows
@@ -188,7 +200,7 @@ impl TableProvider for Table {
             self.as_of,
             &self.schema,
             projection,
-            filter::compile(filters, &self.def, &self.schema, state)?,
+            filter::compile(&filters, &self.def, &self.schema, state)?,
             access,
             statistics,
             limit,

@@ -4,6 +4,7 @@
 //! and physical ones, which the build side of a join gives while the statement runs.
 
 use super::intervals::Intervals;
+use super::terms::Terms;
 use crate::planning::provider::filter::bounds;
 use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
@@ -22,18 +23,21 @@ use strandline_engine::catalog::{ColumnDef, TableDef};
 /// round it need not be so.
 #[derive(Clone, Debug, Default)]
 pub struct Conjunction {
-    /// the values of columns
+    /// the values of terms
     pub columns: BTreeMap<ColumnId, Intervals>,
     /// ORs, each with its alternatives
     pub any: Vec<Vec<Conjunction>>,
 }
 
 impl Conjunction {
-    /// What `filters`, conjuncts over the columns of `def`, say.
-    pub fn of(filters: &[Expr], def: &TableDef) -> Self {
+    /// What `filters`, conjuncts over a table's columns, say of its terms.
+    pub fn of(filters: &[Expr], terms: &Terms) -> Self {
         let mut all = Self::default();
         for filter in filters {
-            all.add(filter, def);
+            all.add(filter, terms.columns());
+            if let Some(filter) = terms.in_terms(filter) {
+                all.add(&filter, terms.columns());
+            }
         }
         all
     }
@@ -138,7 +142,7 @@ fn leaf_values(filter: &Expr, def: &TableDef) -> Vec<(ColumnId, Intervals)> {
         Expr::IsNotNull(expr) => of_column(expr, Intervals::not_null()),
         Expr::BinaryExpr(BinaryExpr {
             left,
-            op: Operator::IsNotDistinctFrom,
+            op: op @ (Operator::IsNotDistinctFrom | Operator::NotEq),
             right,
         }) => {
             let (expr, value) = match (left.as_ref(), right.as_ref()) {
@@ -146,7 +150,10 @@ fn leaf_values(filter: &Expr, def: &TableDef) -> Vec<(ColumnId, Intervals)> {
                 _ => return Vec::new(),
             };
             let column = bounds::column_of(expr, def);
-            let values = column.and_then(|column| member_values(column, value, true));
+            let values = column.and_then(|column| match op {
+                Operator::NotEq => other_values(column, value),
+                _ => member_values(column, value, true),
+            });
             column.map(|c| c.id).zip(values).into_iter().collect()
         }
         Expr::InList(InList {
@@ -197,6 +204,15 @@ fn member_values(
         (true, false) => Some(Intervals::of(Vec::new())),
         _ => bounds::bound(column, CompareOp::Eq, value).map(|b| Intervals::of_comparison(&b)),
     }
+}
+
+/// `column <> value`.
+fn other_values(column: &ColumnDef, value: &ScalarValue) -> Option<Intervals> {
+    let equal = member_values(column, value, false)?;
+    Some(match equal.values.is_empty() {
+        true => equal,
+        false => equal.others(),
+    })
 }
 
 /// `column IN (…)`; None: a member does not compare as stored.
@@ -290,6 +306,9 @@ fn physical_values(
     }
     let column = physical_column(binary.left(), def)?;
     let value = binary.right().downcast_ref::<Literal>()?.value();
+    if *binary.op() == Operator::NotEq {
+        return Some((column.id, other_values(column, value)?));
+    }
     let op = match binary.op() {
         Operator::Eq => CompareOp::Eq,
         Operator::Lt => CompareOp::Lt,

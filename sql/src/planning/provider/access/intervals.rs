@@ -149,6 +149,33 @@ impl Intervals {
             })
     }
 
+    /// The values that are in none of the intervals, without NULL.
+    pub fn others(&self) -> Self {
+        let mut lower = Bound::Unbounded;
+        let mut values = Vec::with_capacity(self.values.len() + 1);
+        for interval in &self.values {
+            let upper = match &interval.lower {
+                Bound::Included(value) => Some(Bound::Excluded(value.clone())),
+                Bound::Excluded(value) => Some(Bound::Included(value.clone())),
+                Bound::Unbounded => None,
+            };
+            values.extend(upper.map(|upper| Interval {
+                lower: lower.clone(),
+                upper,
+            }));
+            lower = match &interval.upper {
+                Bound::Included(value) => Bound::Excluded(value.clone()),
+                Bound::Excluded(value) => Bound::Included(value.clone()),
+                Bound::Unbounded => return Self::of(values),
+            };
+        }
+        values.push(Interval {
+            lower,
+            upper: Bound::Unbounded,
+        });
+        Self::of(values)
+    }
+
     /// The values in either set.
     pub fn united(&self, other: &Self) -> Self {
         let values = self.values.iter().chain(&other.values).cloned();
@@ -328,6 +355,19 @@ mod tests {
                     assert_eq!(holds(&both, value), in_a && in_b, "{a:?} and {b:?}");
                     assert_eq!(holds(&either, value), in_a || in_b, "{a:?} or {b:?}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn others_are_all_values_outside() {
+        for set in sets() {
+            for value in 0..5 {
+                assert_ne!(
+                    holds(&set, value),
+                    holds(&set.others(), value),
+                    "{set:?}, {value}"
+                );
             }
         }
     }
