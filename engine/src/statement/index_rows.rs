@@ -106,7 +106,7 @@ impl Statement {
         })
     }
 
-    /// What computes the keys of rows of `table` in an index.
+    /// The computation of the keys that rows of `table` have in an index.
     pub fn row_keys(&self, table: &TableDef, index: IndexId) -> Result<RowKeys> {
         let store = self.txn.db().store(table.storage)?;
         let index = secondary_index(&store, index)?;

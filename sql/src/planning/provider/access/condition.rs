@@ -234,7 +234,8 @@ fn list_values<'a>(
     })
 }
 
-/// A physical condition as sets of values that say just what it says; None: there are none such.
+/// The values of columns for which a physical condition is true, and no others; None if it is not
+/// equivalent to such sets.
 pub fn exact(
     filter: &Arc<dyn PhysicalExpr>,
     def: &TableDef,
@@ -252,8 +253,11 @@ pub fn exact(
             Operator::And => {
                 let (mut all, more) = sides()?;
                 for (column, values) in more {
-                    let known = all.entry(column).or_insert_with(|| values.clone());
-                    *known = known.intersected(&values);
+                    let both = match all.get(&column) {
+                        Some(known) => known.common(&values)?,
+                        None => values,
+                    };
+                    all.insert(column, both);
                 }
                 return Some(all);
             }
@@ -277,7 +281,7 @@ pub fn exact(
     Some(BTreeMap::from([found]))
 }
 
-/// The one element of a map that has but one.
+/// The element of a map with one element.
 fn only(map: BTreeMap<ColumnId, Intervals>) -> Option<(ColumnId, Intervals)> {
     let mut entries = map.into_iter();
     entries.next().filter(|_| entries.next().is_none())

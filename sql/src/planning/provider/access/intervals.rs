@@ -112,26 +112,33 @@ impl Intervals {
         Self::of(vec![Interval { lower, upper }])
     }
 
-    /// The values in both sets.
+    /// The values in both sets, or one of the sets if they have too many intervals.
     pub fn intersected(&self, other: &Self) -> Self {
-        let null = self.null && other.null;
-        if self.values.len().saturating_mul(other.values.len()) > PAIRS_MAX {
-            let fewer = if self.values.len() <= other.values.len() {
-                self
-            } else {
-                other
+        self.common(other).unwrap_or_else(|| {
+            let fewer = match self.values.len() <= other.values.len() {
+                true => self,
+                false => other,
             };
-            let values = fewer.values.clone();
-            return Self { null, values };
+            Self {
+                null: self.null && other.null,
+                values: fewer.values.clone(),
+            }
+        })
+    }
+
+    /// The values in both sets; None: the sets have too many intervals.
+    pub fn common(&self, other: &Self) -> Option<Self> {
+        if self.values.len().saturating_mul(other.values.len()) > PAIRS_MAX {
+            return None;
         }
         let pairs = self.values.iter().flat_map(|a| {
             let others = other.values.iter();
             others.map(move |b| a.intersected(b))
         });
-        Self {
-            null,
+        Some(Self {
+            null: self.null && other.null,
             ..Self::of(pairs.collect())
-        }
+        })
     }
 
     /// Whether all values of the set are in `other`, as far as is known.

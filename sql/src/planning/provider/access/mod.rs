@@ -14,8 +14,7 @@
 //! 2. Whether an index is used changes no result. A set of values may be too large, never too
 //!    small.
 //!
-//! An expression of an index is a term that conditions and orders are about, as a column is
-//! ([`terms`]). A partial index is used if the conditions that are known while the statement is
+//! Conditions and orders use an expression of an index like a column: both are *terms* ([`terms`]). A partial index is used if the conditions that are known while the statement is
 //! planned imply its predicate ([`predicates`]).
 //!
 //! The hash index of a key gives the rows of whole keys. A scan of a moment before an index has
@@ -51,7 +50,8 @@ use strandline_base::{ColumnId, CommitTs, Result, SqlType};
 use strandline_engine::Statement;
 use strandline_engine::catalog::TableDef;
 use strandline_engine::catalog::index::{IndexDef, IndexId, IndexMethod, IndexState};
-use terms::Terms;
+pub use terms::KeptTerms;
+use terms::{Evaluator, Terms, term_of};
 
 /// To fetch a row by its id costs as much as to scan so many rows.
 const ROWS_SCANNED_PER_FETCH: usize = 64;
@@ -84,7 +84,8 @@ pub struct Access {
     indexed: Arc<TableDef>,
     statement: Arc<Statement>,
     indexes: Vec<IndexId>,
-    terms: Terms,
+    terms: Arc<Terms>,
+    evaluators: Vec<Evaluator>,
     /// keys whose hash index serves: of the table as it is now
     keys: Vec<usize>,
     condition: Conjunction,
@@ -116,15 +117,19 @@ impl Access {
             serves(index, &indexed, table, moment) && statement.has_index(&indexed, index.id)
         });
         let serving: Vec<&IndexDef> = serving.collect();
-        let terms = Terms::of(table, serving.iter().copied(), state)?;
+        let terms = terms_of(table, &indexed, &serving, state)?;
+        let evaluators = terms.evaluators(state)?;
         let condition = Conjunction::of(filters, &terms);
-        let given = Given::of(filters, &condition);
-        let mut indexes = Vec::with_capacity(serving.len());
-        for index in serving {
-            if given.implies(index, table, state)? {
-                indexes.push(index.id);
+        let mut given = None;
+        let mut has_all = |index: &IndexDef| {
+            if index.predicate.is_none() {
+                return true;
             }
-        }
+            let given = given.get_or_insert_with(|| Given::of(filters, &condition));
+            terms.predicate(index.id).is_some_and(|p| given.implies(p))
+        };
+        let usable = serving.into_iter().filter(|index| has_all(index));
+        let indexes: Vec<IndexId> = usable.map(|index| index.id).collect();
         let keys = match as_of {
             None => {
                 let mut keys = keys_served(&indexed);
@@ -136,6 +141,7 @@ impl Access {
         let mut access = Self {
             indexes,
             terms,
+            evaluators,
             keys,
             indexed,
             table: table.clone(),
@@ -156,9 +162,9 @@ impl Access {
         Ok(Some(Arc::new(access)))
     }
 
-    /// The term that an expression over columns of `schema`, which are the table's, is.
+    /// The term that is computed by an expression over columns of `schema`, which are the table's.
     pub fn term(&self, expression: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Option<ColumnId> {
-        self.terms.id_of_physical(expression, schema)
+        term_of(&self.evaluators, expression, schema)
     }
 
     /// Whether any index has an order.
@@ -199,6 +205,24 @@ impl Access {
 impl fmt::Debug for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Access({}, {:?})", self.table.name, self.condition)
+    }
+}
+
+/// The terms of `table`, and the predicates of the partial ones of `serving`, which are indexes of
+/// `indexed`.
+fn terms_of(
+    table: &Arc<TableDef>,
+    indexed: &Arc<TableDef>,
+    serving: &[&IndexDef],
+    state: &SessionState,
+) -> Result<Arc<Terms>> {
+    if serving.iter().all(|index| index.is_plain()) {
+        return Ok(Arc::new(Terms::of_columns(table)));
+    }
+    match state.config().get_extension::<KeptTerms>() {
+        // A table of the past has other indexes, perhaps over other names.
+        Some(kept) if Arc::ptr_eq(table, indexed) => kept.of(table, state),
+        _ => Terms::of(table, serving.iter().copied(), state).map(Arc::new),
     }
 }
 
