@@ -36,6 +36,9 @@ use strandline_engine::catalog::index::{
 use strandline_engine::catalog::{ColumnDef, TableDef};
 use strandline_semantics::error::convert;
 
+#[cfg(test)]
+mod tests;
+
 /// Prefix of an expression's name as a column. No user can write it.
 const EXPRESSION: &str = "\u{1f}expression ";
 
