@@ -157,9 +157,9 @@ impl Transaction {
         Ok(())
     }
 
-    /// Lets an identity column of `table` go on after `value`, or at `value` if `is_given` is false.
-    /// Takes effect at once and is not undone by a rollback; it is in the log when this transaction
-    /// has committed.
+    /// Lets an identity column of `table` go on after `value`, or at `value` if that is not given
+    /// yet. Takes effect at once and is not undone by a rollback; it is in the log when this
+    /// transaction has committed.
     ///
     /// # Errors
     /// 22003 if there is no value before the first one; the errors of a change of definitions,

@@ -4,7 +4,6 @@
 //! and physical ones, which the build side of a join gives while the statement runs.
 
 use super::intervals::Intervals;
-use super::terms::Terms;
 use crate::planning::provider::filter::bounds;
 use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
@@ -30,18 +29,6 @@ pub struct Conjunction {
 }
 
 impl Conjunction {
-    /// What `filters`, conjuncts over a table's columns, say of its terms.
-    pub fn of(filters: &[Expr], terms: &Terms) -> Self {
-        let mut all = Self::default();
-        for filter in filters {
-            all.add(filter, terms.columns());
-            if let Some(filter) = terms.in_terms(filter) {
-                all.add(&filter, terms.columns());
-            }
-        }
-        all
-    }
-
     /// Whether nothing is known of any column.
     pub fn is_empty(&self) -> bool {
         self.columns.is_empty() && self.any.is_empty()
@@ -59,7 +46,8 @@ impl Conjunction {
         }
     }
 
-    fn add(&mut self, filter: &Expr, def: &TableDef) {
+    /// Adds a logical condition over the columns of `def`.
+    pub fn add(&mut self, filter: &Expr, def: &TableDef) {
         match filter {
             Expr::Alias(alias) => self.add(&alias.expr, def),
             Expr::BinaryExpr(BinaryExpr {

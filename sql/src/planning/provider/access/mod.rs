@@ -14,7 +14,8 @@
 //! 2. Whether an index is used changes no result. A set of values may be too large, never too
 //!    small.
 //!
-//! Conditions and orders use an expression of an index like a column: both are *terms* ([`terms`]). A partial index is used if the conditions that are known while the statement is
+//! Conditions and orders use an expression of an index like a column: both are *terms*
+//! ([`terms`]). A partial index is used if the conditions that are known while the statement is
 //! planned imply its predicate ([`predicates`]).
 //!
 //! The hash index of a key gives the rows of whole keys. A scan of a moment before an index has
@@ -119,7 +120,7 @@ impl Access {
         let serving: Vec<&IndexDef> = serving.collect();
         let terms = terms_of(table, &indexed, &serving, state)?;
         let evaluators = terms.evaluators(state)?;
-        let condition = Conjunction::of(filters, &terms);
+        let condition = terms.values_of(filters);
         let mut given = None;
         let mut has_all = |index: &IndexDef| {
             if index.predicate.is_none() {

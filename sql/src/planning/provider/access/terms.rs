@@ -5,13 +5,13 @@
 //! casts inserted and constants folded, without qualifiers and aliases. Spelling does not matter.
 //! Literals keep their types, because a function may depend on them.
 //!
-//! Invariant: two expressions with one canonical form have the same value for every row. Expressions
-//! of indexes are immutable, so that this holds at any time and in any session.
+//! Invariant: two expressions with one canonical form have the same value for every row.
+//! Expressions of indexes are immutable, so this holds at any time and in any session.
 //!
 //! Planning an expression costs more than planning a short statement. So the terms of a table are
 //! planned once for each of its definitions, and kept in [`KeptTerms`].
 
-use super::condition::exact;
+use super::condition::{Conjunction, exact};
 use super::intervals::Intervals;
 use crate::parse::{self, index_names};
 use crate::planning::expressions::{Role, analyze, plan_parsed, simplify};
@@ -222,9 +222,21 @@ impl Terms {
         }
     }
 
+    /// The values of terms that `filters`, conjuncts over the table's columns, let through.
+    pub fn values_of(&self, filters: &[Expr]) -> Conjunction {
+        let mut all = Conjunction::default();
+        for filter in filters {
+            all.add(filter, &self.columns);
+            if let Some(filter) = self.in_terms(filter) {
+                all.add(&filter, &self.columns);
+            }
+        }
+        all
+    }
+
     /// A condition with columns of [`Terms::columns`] in place of expressions; None if it has no
     /// expression of an index.
-    pub fn in_terms(&self, condition: &Expr) -> Option<Expr> {
+    fn in_terms(&self, condition: &Expr) -> Option<Expr> {
         if self.expressions.is_empty() {
             return None;
         }
