@@ -32,8 +32,9 @@ lint:
 unit:
 	$(CARGO) test $(PACKAGES)
 
-# psql, pgbench, psycopg, SQLAlchemy, Alembic, Django, TPC-C, JDBC and node-postgres against `strandline
-# serve`; what is missing of them is installed by server/tests/clients/install.sh. Of the workspace as the tests are: a package by
+# psql, pg_dump, pgbench, psycopg, SQLAlchemy, Alembic, Django, TPC-C, JDBC and node-postgres against
+# `strandline serve`; what is missing of them is installed by server/tests/clients/install.sh. Of the
+# workspace as the tests are: a package by
 # itself has other features of some dependencies, which would be built once more.
 clients:
 	$(CARGO) build $(PACKAGES) --bin strandline

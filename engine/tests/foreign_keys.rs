@@ -50,6 +50,7 @@ fn index_on_a() -> Arc<IndexDef> {
             value: IndexValue::Column(ColumnId(1)),
             descending: false,
             nulls_first: false,
+            operator_class: None,
         }],
         include: Vec::new(),
         unique: false,

@@ -1,6 +1,6 @@
-//! Queries by indexes give the rows that scans give: random tables, indexes, rows and conditions,
-//! between changes, merges, rollbacks and reopenings, in old snapshots, in the past, and for
-//! parameters.
+//! Queries by indexes give the rows that scans give: random tables, indexes over columns and
+//! expressions and with predicates, rows and conditions, between changes, merges, rollbacks and
+//! reopenings, in old snapshots, in the past, and for parameters.
 //!
 //! `INDEX_USE_SEEDS=3-9 cargo test -p strandline-tests --test index_use` runs other seeds.
 
@@ -17,7 +17,7 @@ const STEPS: u64 = 24;
 /// Name, type, and how a value of it is made.
 type Column = (&'static str, &'static str, fn(&mut Rng) -> String);
 
-const COLUMNS: [Column; 10] = [
+const COLUMNS: [Column; 11] = [
     ("i", "integer", |r| small(r, 40)),
     ("b", "bigint", |r| small(r, 9)),
     ("h", "smallint", |r| small(r, 300)),
@@ -37,6 +37,63 @@ const COLUMNS: [Column; 10] = [
         format!("{}::double precision", pick(r, &values))
     }),
     ("t", "boolean", |r| pick(r, &["true", "false"]).to_string()),
+    ("c", "char(4)", |r| {
+        format!("'{}'", pick(r, &["", "a", "ab", "ab  ", "abab", "z"]))
+    }),
+];
+
+/// Expressions, which conditions and indexes are about as they are about columns, and the columns
+/// that they read.
+const EXPRESSIONS: [(&[&str], Column); 10] = [
+    (&["s"], ("lower(s)", "text", |r| format!("'{}'", word(r)))),
+    (
+        &["s", "v"],
+        ("(s || v)", "text", |r| format!("'{}'", word(r))),
+    ),
+    (
+        &["v"],
+        ("coalesce(v, 'zz')", "text", |r| format!("'{}z'", word(r))),
+    ),
+    (
+        &["c"],
+        ("(c || 'x')", "text", |r| {
+            format!("'{}x'", pick(r, &["", "a", "ab", "abab"]))
+        }),
+    ),
+    (&["i", "b"], ("(i + b)", "bigint", |r| small(r, 40))),
+    (&["i"], ("(i % 7)", "integer", |r| small(r, 8))),
+    (
+        &["n"],
+        ("(n * 2)", "numeric(9,2)", |r| {
+            format!("{}.50", small(r, 40))
+        }),
+    ),
+    (
+        &["d"],
+        ("(d + 3)", "date", |r| {
+            format!("date '2024-01-{:02}'", 1 + r.below(28))
+        }),
+    ),
+    (
+        &["f", "i"],
+        ("(f * i)", "double precision", |r| {
+            pick(
+                r,
+                &[
+                    "0::double precision",
+                    "'NaN'::double precision",
+                    "3::double precision",
+                ],
+            )
+            .to_string()
+        }),
+    ),
+    (
+        &["t", "i"],
+        ("(t AND i > 3)", "boolean", |r| {
+            pick(r, &["true", "false"]).to_string()
+        }),
+    ),
 ];
 
 fn pick<'a>(r: &mut Rng, words: &[&'a str]) -> &'a str {
@@ -82,9 +139,10 @@ fn condition(r: &mut Rng, columns: &[Column], depth: u64) -> String {
         1 => format!("{name} IS NOT NULL"),
         2 => format!("{name} IN ({}, {}, {})", make(r), make(r), value(r, column)),
         3 => format!("{name} BETWEEN {} AND {}", make(r), make(r)),
-        4 if matches!(kind, "text" | "varchar(8)") => {
-            format!("{name} LIKE '{}%{}'", word(r), pick(r, &["", "", "b"]))
-        }
+        4 if matches!(kind, "text" | "varchar(8)" | "char(4)") => match r.one_in(3) {
+            true => format!("starts_with({name}, '{}')", word(r)),
+            false => format!("{name} LIKE '{}%{}'", word(r), pick(r, &["", "", "b"])),
+        },
         5 if matches!(kind, "integer" | "bigint" | "smallint") => {
             let constants = ["3.5", "4.0", "3000000000", "-70000", "7::smallint"];
             let op = pick(r, &["=", "<", "<=", ">", ">="]);
@@ -145,13 +203,27 @@ fn short_query(r: &mut Rng, columns: &[Column]) -> String {
     }
 }
 
-/// A query whose answer does not depend on how it is found.
-fn query(r: &mut Rng, columns: &[Column], past: &str) -> String {
-    let filter = match r.one_in(8) {
+/// A query whose answer does not depend on how it is found. It is about `terms`, and may have one
+/// of `predicates` among its conditions.
+fn query(r: &mut Rng, terms: &[Column], predicates: &[String], past: &str) -> String {
+    let mut conjuncts = Vec::new();
+    if !r.one_in(8) {
+        conjuncts.push(condition(r, terms, 2));
+    }
+    if !predicates.is_empty() && r.one_in(3) {
+        let at = r.below(predicates.len() as u64) as usize;
+        conjuncts.push(format!("({})", predicates[at]));
+    }
+    let filter = match conjuncts.is_empty() {
         true => String::new(),
-        false => format!("WHERE {}", condition(r, columns, 2)),
+        false => format!("WHERE {}", conjuncts.join(" AND ")),
     };
-    let (a, b) = (column(r, columns).0, column(r, columns).0);
+    let ordered: Vec<Column> = terms
+        .iter()
+        .filter(|term| term.1 != "boolean")
+        .copied()
+        .collect();
+    let (a, b) = (column(r, &ordered).0, column(r, &ordered).0);
     match r.below(6) {
         0 => {
             let mut by = |name| {
@@ -175,7 +247,7 @@ fn query(r: &mut Rng, columns: &[Column], past: &str) -> String {
                 1 + r.below(9)
             )
         }
-        2 => format!("SELECT min({a}), max({b}) FROM x{past} {filter}").replace("(t)", "(i)"),
+        2 => format!("SELECT min({a}), max({b}) FROM x{past} {filter}"),
         3 => {
             let keys: Vec<String> = (0..r.below(12)).map(|_| small(r, 40)).collect();
             let keys = keys.join("), (");
@@ -218,6 +290,10 @@ struct Run {
     /// a transaction that keeps a snapshot
     older: Option<Connection>,
     columns: Vec<Column>,
+    /// the columns, and expressions over them
+    terms: Vec<Column>,
+    /// of partial indexes
+    predicates: Vec<String>,
     moments: Vec<String>,
     next_id: u64,
 }
@@ -233,6 +309,11 @@ impl Run {
             .into_iter()
             .filter(|column| column.0 == "i" || !rng.one_in(3))
             .collect();
+        let has = |name: &&str| columns.iter().any(|column| column.0 == *name);
+        let expressions = EXPRESSIONS.iter();
+        let expressions = expressions.filter(|(reads, _)| reads.iter().all(has));
+        let expressions: Vec<Column> = expressions.map(|(_, expression)| *expression).collect();
+        let terms = [&columns[..], &expressions].concat();
         let mut run = Self {
             rng,
             seed,
@@ -242,6 +323,8 @@ impl Run {
             connection,
             older: None,
             columns,
+            terms,
+            predicates: Vec::new(),
             moments: Vec::new(),
             next_id: 0,
         };
@@ -254,7 +337,7 @@ impl Run {
             "CREATE TABLE x (id integer PRIMARY KEY, {declared})"
         ));
         run.insert(ROWS / 2);
-        for number in 0..4 {
+        for number in 0..6 {
             run.create_index(number);
         }
         run.insert(ROWS / 2);
@@ -264,7 +347,7 @@ impl Run {
     fn create_index(&mut self, number: u64) {
         let mut names: Vec<&str> = Vec::new();
         for _ in 0..=self.rng.below(3) {
-            let name = column(&mut self.rng, &self.columns).0;
+            let name = column(&mut self.rng, &self.terms).0;
             if !names.contains(&name) {
                 names.push(name);
             }
@@ -275,7 +358,13 @@ impl Run {
             format!("{name}{direction}{nulls}")
         });
         let parts = parts.collect::<Vec<_>>().join(", ");
-        self.execute(&format!("CREATE INDEX x{number} ON x ({parts})"));
+        let mut filter = String::new();
+        if self.rng.one_in(3) {
+            let predicate = condition(&mut self.rng, &self.terms, 1);
+            filter = format!(" WHERE {predicate}");
+            self.predicates.push(predicate);
+        }
+        self.execute(&format!("CREATE INDEX x{number} ON x ({parts}){filter}"));
     }
 
     fn execute(&mut self, sql: &str) {
@@ -299,7 +388,7 @@ impl Run {
     }
 
     fn change(&mut self) {
-        let filter = condition(&mut self.rng, &self.columns, 1);
+        let filter = condition(&mut self.rng, &self.terms, 1);
         match self.rng.below(4) {
             0 => self.insert(10),
             1 => {
@@ -331,7 +420,7 @@ impl Run {
         };
         let sql = match past.is_empty() && self.rng.below(3) == 0 {
             true => short_query(&mut self.rng, &self.columns),
-            false => query(&mut self.rng, &self.columns, &past),
+            false => query(&mut self.rng, &self.terms, &self.predicates, &past),
         };
         let seed = self.seed;
         let connection = match &mut self.older {

@@ -73,6 +73,22 @@ impl Identities {
         Ok(last)
     }
 
+    /// The last value that a column has been given; None: none yet.
+    pub fn last(&self, table: &TableDef, column: ColumnId) -> Option<i64> {
+        let def = table.column_by_id(column)?.identity.as_ref()?;
+        let last = self.counters.lock().get(&(table.id, column))?.last;
+        // A counter that was set back to its start stands one step before the start.
+        (last.checked_add(def.increment) != Some(def.start)).then_some(last)
+    }
+
+    /// Makes `last` the last value that a column of `table` has been given.
+    pub fn set(&self, table: TableId, column: ColumnId, last: i64) {
+        let is_logged = false;
+        let counter = Counter { last, is_logged };
+        self.counters.lock().insert((table, column), counter);
+        self.unlogged.store(true, Ordering::Release);
+    }
+
     /// Lets `put` add the values that are in no log record yet to `record`, which `append` then
     /// puts into the log.
     pub fn log_with<R>(

@@ -132,6 +132,9 @@ pub struct IndexPart {
     /// NULLS FIRST
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub nulls_first: bool,
+    /// the operator class as declared, if it is not the type's own; shown, without effect
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operator_class: Option<String>,
 }
 
 /// The value of an index key's part.

@@ -227,6 +227,11 @@ impl Db {
         self.identities.next(table, column)
     }
 
+    /// The last value that an identity column has been given; None: none yet.
+    pub fn last_identity(&self, table: &TableDef, column: ColumnId) -> Option<i64> {
+        self.identities.last(table, column)
+    }
+
     /// The moment from which on versions of `table` are kept.
     pub(crate) fn horizon(&self, table: &TableDef, store: &Store) -> CommitTs {
         let from = self.history_begins()(table.history);

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use strandline_base::{
     BLOCK_ROWS, ColumnId, CommitTs, Error, RangeNo, Result, RowId, SqlType, Value,
 };
-use strandline_column::types::{array_of, arrow_type};
+use strandline_column::types::{array_of, arrow_type, value_at};
 use strandline_index::{Direction, KeyBytes, KeyRange, OrderedKeys, PartOrder};
 use strandline_txn::{SnapshotGuard, StartWord, Visibility};
 
@@ -36,6 +36,13 @@ pub struct IndexRows {
     /// the last one given
     after: Option<(KeyBytes, RowId)>,
     is_at_end: bool,
+}
+
+/// Computes the keys under which an index holds rows.
+pub struct RowKeys {
+    index: Arc<StoredIndex>,
+    /// of the columns that determine a key
+    types: Vec<SqlType>,
 }
 
 /// A table as one reader sees it, for reading rows by their ids. Nothing that it sees is dropped
@@ -96,6 +103,18 @@ impl Statement {
             direction,
             after: None,
             is_at_end: false,
+        })
+    }
+
+    /// The computation of the keys that rows of `table` have in an index.
+    pub fn row_keys(&self, table: &TableDef, index: IndexId) -> Result<RowKeys> {
+        let store = self.txn.db().store(table.storage)?;
+        let index = secondary_index(&store, index)?;
+        let columns = index.columns.iter();
+        let types = columns.map(|id| Ok(column_of(table, *id)?.sql_type));
+        Ok(RowKeys {
+            types: types.collect::<Result<_>>()?,
+            index,
         })
     }
 
@@ -170,6 +189,34 @@ impl IndexRows {
             self.after = Some(last.clone());
         }
         Ok(!self.is_at_end)
+    }
+}
+
+impl RowKeys {
+    /// The columns that determine a row's key.
+    pub fn columns(&self) -> &[ColumnId] {
+        &self.index.columns
+    }
+
+    /// The keys of `rows` rows whose [`RowKeys::columns`] are these; None: the row has no entry.
+    ///
+    /// # Errors
+    /// Those of the index's expressions.
+    pub fn of_rows(&self, columns: &[ArrayRef], rows: usize) -> Result<Vec<Option<KeyBytes>>> {
+        let types = self.types.iter().copied();
+        let parts: Vec<(SqlType, ArrayRef)> = types.zip(columns.iter().cloned()).collect();
+        let computed = self.index.computed();
+        let computed = computed.map(|key| key.of_rows(&parts)).transpose()?;
+        let parts = computed.as_ref().map_or(&parts, |keys| &keys.parts);
+        let mut values = vec![Value::Null; parts.len()];
+        let keys = (0..rows).map(|row| {
+            for (value, (sql_type, array)) in values.iter_mut().zip(parts) {
+                *value = value_at(*sql_type, array, row);
+            }
+            let is_selected = computed.as_ref().is_none_or(|keys| keys.is_selected(row));
+            is_selected.then(|| self.index.key_bytes(&values)).flatten()
+        });
+        Ok(keys.collect())
     }
 }
 

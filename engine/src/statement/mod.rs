@@ -17,7 +17,7 @@ mod write_target;
 
 pub use bulk::BulkInsert;
 pub use foreign_keys::RowRules;
-pub use index_rows::{IndexRows, RowView};
+pub use index_rows::{IndexRows, RowKeys, RowView};
 pub use point_table::{Effect, Modify, PointTable};
 pub use row_locks::LockWait;
 

@@ -4,7 +4,7 @@
 use crate::catalog::index::{IndexDef, IndexExpression, IndexValue};
 use crate::catalog::{TableDef, column_of};
 use crate::expressions::{RowExpression, RowExpressions};
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow_schema::{Field, Schema};
 use std::sync::Arc;
 use strandline_base::{ColumnId, Error, Result, SqlState, SqlType, Value};
@@ -90,18 +90,55 @@ impl KeyOfRow {
         key.map(Some)
     }
 
-    /// The keys of rows whose columns are these.
+    /// The keys of rows whose columns are these. An expression may fail for a row without an entry,
+    /// so only rows for which the condition is true are computed; the others have NULL.
     pub fn of_rows(&self, columns: &[(SqlType, ArrayRef)]) -> Result<KeyArrays> {
+        let Some(predicate) = &self.predicate else {
+            return Ok(KeyArrays {
+                parts: self.parts_of(columns)?,
+                selected: None,
+            });
+        };
+        let selected = predicate.of_rows(columns)?;
+        let mut keys = KeyArrays {
+            parts: Vec::new(),
+            selected: Some(selected),
+        };
+        let rows = columns.first().map_or(0, |(_, array)| array.len());
+        let mut chosen = Vec::with_capacity(rows);
+        let mut places = Vec::with_capacity(rows);
+        for row in 0..rows {
+            let place = keys.is_selected(row).then_some(chosen.len() as u32);
+            chosen.extend(place.map(|_| row as u32));
+            places.push(place);
+        }
+        keys.parts = match chosen.len() == rows {
+            true => self.parts_of(columns)?,
+            false => {
+                let chosen = taken(columns, &UInt32Array::from(chosen))?;
+                taken(&self.parts_of(&chosen)?, &UInt32Array::from(places))?
+            }
+        };
+        Ok(keys)
+    }
+
+    fn parts_of(&self, columns: &[(SqlType, ArrayRef)]) -> Result<Vec<(SqlType, ArrayRef)>> {
         let part = |part: &Part| match part {
             Part::Column(at) => Ok(columns[*at].clone()),
             Part::Expression(expression) => Ok((expression.result, expression.of_rows(columns)?)),
         };
-        let selected = self.predicate.as_ref();
-        Ok(KeyArrays {
-            parts: self.parts.iter().map(part).collect::<Result<_>>()?,
-            selected: selected.map(|p| p.of_rows(columns)).transpose()?,
-        })
+        self.parts.iter().map(part).collect()
     }
+}
+
+/// The values at `rows`; NULL where a row is NULL.
+fn taken(columns: &[(SqlType, ArrayRef)], rows: &UInt32Array) -> Result<Vec<(SqlType, ArrayRef)>> {
+    let take = |(sql_type, array): &(SqlType, ArrayRef)| {
+        let taken = arrow_select::take::take(array, rows, None);
+        let taken = taken.map_err(|e| Error::internal(format!("taking rows: {e}")))?;
+        Ok((*sql_type, taken))
+    };
+    columns.iter().map(take).collect()
 }
 
 impl Compiled {

@@ -14,7 +14,7 @@ use crate::store::index_build::{Unobserved, fill};
 use crate::store::{Hold, Store, StoredIndex, Waiting, storage_schema};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use strandline_base::{Error, ErrorKind, Result, SqlState, StorageId};
+use strandline_base::{ColumnId, Error, ErrorKind, Result, SqlState, StorageId};
 use strandline_tail::schema::StorageSchema;
 use strandline_txn::{Looks, StartWord};
 
@@ -154,6 +154,41 @@ impl Transaction {
         state.catalog = Arc::new(catalog);
         state.catalog_changed = true;
         self.hints.set_plain(false);
+        Ok(())
+    }
+
+    /// Lets an identity column of `table` go on after `value`, or at `value` if that is not given
+    /// yet. Takes effect at once and is not undone by a rollback; it is in the log when this
+    /// transaction has committed.
+    ///
+    /// # Errors
+    /// 22003 if there is no value before the first one; the errors of a change of definitions,
+    /// whose lock keeps the column as it is.
+    pub fn set_identity(
+        &self,
+        table: &TableDef,
+        column: ColumnId,
+        value: i64,
+        is_given: bool,
+    ) -> Result<()> {
+        let def = table.column_by_id(column).and_then(|c| c.identity.as_ref());
+        let def = def.ok_or_else(|| Error::internal("the column is no identity"))?;
+        let last = match is_given {
+            true => Some(value),
+            false => value.checked_sub(def.increment),
+        };
+        let last = last.ok_or_else(|| {
+            Error::invalid(
+                SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+                format!(
+                    "the identity column of table \"{}\" cannot begin at {value}",
+                    table.name
+                ),
+            )
+        })?;
+        // A transaction that changes definitions writes a log record, which includes the counters.
+        self.change_catalog(&mut |_| Ok(()))?;
+        self.db.identities.set(table.id, column, last);
         Ok(())
     }
 

@@ -72,6 +72,7 @@ fn expression(sql: &str, sql_type: SqlType) -> IndexExpression {
 
 fn quotient() -> IndexPart {
     IndexPart {
+        operator_class: None,
         value: IndexValue::Expression(expression("100 / a", SqlType::BigInt)),
         ..part(1)
     }
@@ -237,6 +238,36 @@ fn a_partial_index_has_the_rows_of_its_condition() {
         loaded.expect_err("a duplicate").sqlstate(),
         SqlState::UNIQUE_VIOLATION
     );
+    assert_eq!(world.db.check().expect("check"), Vec::<String>::new());
+}
+
+#[test]
+fn an_expression_is_computed_only_for_rows_of_the_condition() {
+    let world = world();
+    // 100 / 0 fails, and 0 is not greater than 5.
+    insert(&world.db, &row(1, 0, "x"));
+    insert(&world.db, &row(2, 50, "x"));
+    let def = IndexDef {
+        predicate: Some(expression("a > 5", SqlType::Boolean)),
+        ..index("t_q", vec![quotient()])
+    };
+    for create in [create_alone, create_online] {
+        create(&world.db, &def).expect("create");
+        assert_eq!(entries(&world.db, "t_q"), 1);
+        alter(&world.db, |t| drop_index(t, "t_q"));
+    }
+    create_online(&world.db, &def).expect("create");
+    let t = table(&world.db);
+    let rows: Vec<_> = (100..6000)
+        .map(|k| (k, Some(k % 10), String::new()))
+        .collect();
+    run(&world.db, |s| {
+        let mut load = s.bulk_insert(&t)?;
+        load.append(&batch(&rows))?;
+        load.finish()
+    })
+    .expect("load");
+    assert_eq!(entries(&world.db, "t_q"), 1 + 4 * 590);
     assert_eq!(world.db.check().expect("check"), Vec::<String>::new());
 }
 

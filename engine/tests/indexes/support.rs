@@ -16,6 +16,7 @@ pub fn part(column: u32) -> IndexPart {
         value: IndexValue::Column(ColumnId(column)),
         descending: false,
         nulls_first: false,
+        operator_class: None,
     }
 }
 

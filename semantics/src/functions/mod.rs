@@ -118,6 +118,15 @@ pub fn trim_blanks(value: Expr) -> Expr {
     call(text::trim_blanks(), vec![value])
 }
 
+/// The argument of [`trim_blanks`], if `expr` is a call of it.
+pub fn trimmed_of_blanks(expr: &Expr) -> Option<&Expr> {
+    let Expr::ScalarFunction(call) = expr else {
+        return None;
+    };
+    let is_trim = call.func.inner().is::<Function>() && call.func.name() == text::TRIM_BLANKS;
+    call.args.first().filter(|_| is_trim)
+}
+
 /// A number that orders intervals as PostgreSQL does: a month is 30 days, a day 24 hours.
 pub fn interval_order(value: Expr) -> Expr {
     call(temporal::interval_order(), vec![value])

@@ -267,10 +267,12 @@ fn character(code: i64) -> Result<char> {
     }
 }
 
+pub(super) const TRIM_BLANKS: &str = "trim_blanks";
+
 /// char(n) → text.
 pub fn trim_blanks() -> Function {
     Function::new(
-        "trim_blanks",
+        TRIM_BLANKS,
         vec![Overload::new(&[Text], SqlType::Text, |c| {
             let mut builder = StringViewBuilder::with_capacity(c.rows);
             for value in c.text(0).iter() {

@@ -1,6 +1,8 @@
 //! Quoted strings in a set operation take the type of the other inputs' column. Texts cannot be
 //! combined with other types (42804), where DataFusion would convert the other types to text.
 //!
+//! An oid beside a name of one (`regclass`) makes both oids.
+//!
 //! A union of dates and timestamps has timestamps in microseconds. DataFusion would use
 //! nanoseconds, which end in the year 2262.
 
@@ -8,15 +10,20 @@ use crate::align::{is_unknown, widened};
 use crate::cast::{Mode, cast_expression, literal_shape};
 use crate::decimal::widest_numeric;
 use crate::error::invalid;
-use crate::types::{arrow_type, sql_name, sql_type_of_arrow};
+use crate::types::{PG_TYPE_KEY, arrow_type, sql_name, sql_type_of_arrow};
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
+use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, NullEquality, Result, internal_err};
 use datafusion::logical_expr::{Cast, Expr, Join, JoinType, LogicalPlan, Projection, Union};
 use datafusion::optimizer::analyzer::type_coercion::coerce_union_schema;
 use datafusion::scalar::ScalarValue;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use strandline_base::{SqlState, SqlType};
+
+/// PostgreSQL's name of the type whose numbers `regclass` and the like are.
+const OID: &str = "oid";
 
 /// Converts the inputs of every set operation in `plan` to the types of its columns.
 pub fn align_unions(plan: LogicalPlan) -> Result<LogicalPlan> {
@@ -90,6 +97,7 @@ fn unified(inputs: &[Arc<LogicalPlan>], operation: &str) -> Result<Option<Vec<Ar
         changed |= type_literals(&mut inputs, column, operation)?;
     }
     for column in 0..columns {
+        changed |= name_as_oids(&mut inputs, column)?;
         changed |= widen_bigints(&mut inputs, column)?;
         changed |= widen_numerics(&mut inputs, column)?;
     }
@@ -112,6 +120,37 @@ fn unified(inputs: &[Arc<LogicalPlan>], operation: &str) -> Result<Option<Vec<Ar
         }
     }
     Ok(changed.then_some(inputs))
+}
+
+/// Makes `regclass` and the like beside oids to oids; returns whether there were any.
+fn name_as_oids(inputs: &mut [Arc<LogicalPlan>], column: usize) -> Result<bool> {
+    let type_of = |input: &LogicalPlan| {
+        let field = input.schema().field(column);
+        field.metadata().get(PG_TYPE_KEY).cloned()
+    };
+    let is_oid = |input: &LogicalPlan| type_of(input).is_some_and(|name| name == OID);
+    if !inputs.iter().any(|input| is_oid(input)) {
+        return Ok(false);
+    }
+    let mut changed = false;
+    for input in inputs {
+        if !type_of(input).is_some_and(|name| name.starts_with("reg")) {
+            continue;
+        }
+        let columns = input.schema().columns().into_iter();
+        let mut exprs: Vec<Expr> = columns.map(Expr::Column).collect();
+        let (qualifier, field) = input.schema().qualified_field(column);
+        let metadata = BTreeMap::from([(PG_TYPE_KEY.to_string(), OID.to_string())]);
+        exprs[column] = exprs[column].clone().alias_qualified_with_metadata(
+            qualifier.cloned(),
+            field.name(),
+            Some(FieldMetadata::from(metadata)),
+        );
+        let plan = Projection::try_new(exprs, Arc::clone(input))?;
+        *input = Arc::new(LogicalPlan::Projection(plan));
+        changed = true;
+    }
+    Ok(changed)
 }
 
 /// Converts bigints beside numerics of up to 18 digits to numerics; returns whether there were any.

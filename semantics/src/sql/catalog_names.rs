@@ -285,6 +285,44 @@ fn as_subquery(factor: &mut TableFactor, function: &str) {
     }
 }
 
+/// `pg_options_to_table(options)` as its rows: each option, `name=value`, in two columns.
+fn options_as_rows(factor: &mut TableFactor) {
+    let (args, alias) = match factor {
+        TableFactor::Table {
+            args: Some(args),
+            alias,
+            ..
+        } => (&args.args, alias),
+        TableFactor::Function { args, alias, .. } => (&*args, alias),
+        _ => return,
+    };
+    let Some(options) = args.first().and_then(plain_argument).cloned() else {
+        return;
+    };
+    let template = "(SELECT split_part(o, '=', 1) AS option_name, \
+                    substr(o, strpos(o, '=') + 1) AS option_value \
+                    FROM unnest(ARRAY['']) AS options (o)) AS pg_options_to_table";
+    let parsed = Parser::new(&PostgreSqlDialect {})
+        .try_with_sql(template)
+        .and_then(|mut parser| parser.parse_table_factor());
+    let Ok(mut rows) = parsed else {
+        return;
+    };
+    if let TableFactor::Derived {
+        subquery,
+        alias: shown,
+        ..
+    } = &mut rows
+        && let SetExpr::Select(select) = subquery.body.as_mut()
+        && let Some(TableFactor::UNNEST { array_exprs, .. }) =
+            select.from.first_mut().map(|table| &mut table.relation)
+    {
+        *array_exprs = vec![options];
+        *shown = alias.take().or(shown.take());
+        *factor = rows;
+    }
+}
+
 /// Names the only column of a table function like the table, and the table like the function.
 fn name_column(alias: &mut Option<TableAlias>, function: &str) {
     let alias = alias.get_or_insert_with(|| TableAlias {
@@ -337,6 +375,9 @@ pub(super) fn table_factor(factor: &mut TableFactor) {
     };
     strip_schema(name);
     let name = last_name(name).unwrap_or_default();
+    if name == "pg_options_to_table" {
+        return options_as_rows(factor);
+    }
     let array = match name.as_str() {
         "unnest" => args.first().and_then(plain_argument).cloned(),
         "generate_subscripts" => {

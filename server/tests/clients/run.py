@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Real clients against `strandline serve`: psql, pgbench, psycopg 3, SQLAlchemy, Alembic,
+"""Real clients against `strandline serve`: psql, pg_dump, pgbench, psycopg 3, SQLAlchemy, Alembic,
 Django, TPC-C, JDBC, node-postgres.
 
 Usage: run.py BINARY [CLIENT ...]. BINARY is the `strandline` program; without clients all run. Each
@@ -22,6 +22,8 @@ CACHE = pathlib.Path(os.environ.get("STRANDLINE_CLIENTS", "~/.cache/strandline/c
 PYTHON = CACHE / "venv/bin/python"
 JDBC = CACHE / "jdbc/postgresql.jar"
 LIMIT = 120
+# The owner of what is made while there are no users, whom a dump names.
+OWNER = "strandline"
 
 
 class Failure(Exception):
@@ -32,6 +34,7 @@ class Server:
     """A server on a free port, its database gone afterwards."""
 
     def __init__(self, binary):
+        self.binary = binary
         self.directory = tempfile.mkdtemp(prefix="strandline-clients-")
         arguments = [binary, "serve", self.directory + "/db", "--listen", "127.0.0.1:0"]
         self.process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
@@ -98,6 +101,88 @@ def psql(server):
                 expected.splitlines(), output.splitlines(), "expected", "got", lineterm=""
             )
             raise Failure(script.name + "\n" + "\n".join(lines))
+
+
+def pg_dump(server):
+    """A dump loaded into an empty Strandline and into PostgreSQL gives the same database."""
+    source = HERE / "pg_dump"
+    script = ["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-f"]
+    require(server, *script, source / "schema.sql")
+    with tempfile.TemporaryDirectory(prefix="strandline-dump-") as directory:
+        dump = pathlib.Path(directory) / "dump.sql"
+        os.chmod(directory, 0o755)
+        require(server, pg_program("pg_dump"), "-f", dump)
+        state = require(server, *script, source / "state.sql")
+        again = Server(server.binary)
+        try:
+            require(again, *script, dump)
+            second = pathlib.Path(directory) / "second.sql"
+            require(again, pg_program("pg_dump"), "-f", second)
+            expect_equal("the dump of the loaded dump", statements(dump), statements(second))
+            expect_equal("Strandline", state, require(again, *script, source / "state.sql"))
+        finally:
+            again.stop()
+        postgresql = PostgreSQL()
+        try:
+            require(postgresql, *script, dump)
+            expect_equal("PostgreSQL", state, require(postgresql, *script, source / "state.sql"))
+        finally:
+            postgresql.stop()
+
+
+def statements(dump):
+    """A dump without the key that is another one in each."""
+    lines = dump.read_text().splitlines()
+    return "\n".join(line for line in lines if not re.match(r"\\(un)?restrict ", line))
+
+
+def expect_equal(name, expected, output):
+    if output != expected:
+        lines = difflib.unified_diff(
+            expected.splitlines(), output.splitlines(), "expected", name, lineterm="", n=1
+        )
+        raise Failure("\n".join(lines))
+
+
+def pg_program(name):
+    """A program of PostgreSQL 15, which has servers' own programs outside of PATH."""
+    found = pathlib.Path("/usr/lib/postgresql/15/bin") / name
+    return found if found.exists() else name
+
+
+class PostgreSQL:
+    """A PostgreSQL server with an empty database, which is gone afterwards."""
+
+    def __init__(self):
+        self.directory = tempfile.mkdtemp(prefix="strandline-postgresql-", dir="/var/tmp")
+        # It refuses to run as root.
+        self.runs_as = ["runuser", "-u", "postgres", "--"] if os.getuid() == 0 else []
+        if self.runs_as:
+            shutil.chown(self.directory, "postgres")
+        data = self.directory + "/data"
+        self.control("initdb", "-D", data, "-A", "trust", "-U", OWNER, "-E", "UTF8", "--locale=C")
+        options = f"-c listen_addresses='' -k {self.directory}"
+        log = self.directory + "/log"
+        self.control("pg_ctl", "-D", data, "-o", options, "-l", log, "-w", "start")
+        command = ["createdb", "strandline"]
+        require(self, *command)
+
+    def control(self, program, *arguments):
+        command = [*self.runs_as, str(pg_program(program)), *arguments]
+        done = subprocess.run(
+            command, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=LIMIT
+        )
+        if done.returncode != 0:
+            raise Failure(f"{program} ended with {done.returncode}\n{done.stderr}")
+
+    def environment(self):
+        return dict(os.environ, PGHOST=self.directory, PGUSER=OWNER, PGDATABASE="strandline")
+
+    def stop(self):
+        try:
+            self.control("pg_ctl", "-D", self.directory + "/data", "-m", "immediate", "stop")
+        finally:
+            shutil.rmtree(self.directory, ignore_errors=True)
 
 
 def pgbench(server):
@@ -175,7 +260,7 @@ def node(server):
     require(server, "node", HERE / "node_client.js")
 
 
-CLIENTS = {c.__name__: c for c in [psql, pgbench, psycopg, sqlalchemy, alembic, django, tpcc, jdbc, node]}
+CLIENTS = {c.__name__: c for c in [psql, pg_dump, pgbench, psycopg, sqlalchemy, alembic, django, tpcc, jdbc, node]}
 
 
 def main():

@@ -14,6 +14,7 @@ use crate::execution::row_expressions::SqlExpressions;
 use crate::parse::names;
 use crate::planning::locking;
 use crate::planning::planner::{QueryPlanner, optimizer_rules};
+use crate::planning::provider::access::KeptTerms;
 use crate::planning::scalar_subqueries::SingleRowSubqueries;
 use crate::planning::subplan::ArrayOf;
 use crate::planning::template::Template;
@@ -209,6 +210,8 @@ impl DatabaseBuilder {
             statements: statistics.clone(),
         };
         template.register_udtf(StatsFunction::NAME, Arc::new(stats));
+        let kept = Arc::new(KeptTerms::default());
+        template.config_mut().set_extension(kept);
         Ok(Database {
             shared: Arc::new(Shared {
                 db,

@@ -2,7 +2,6 @@
 //! DataFusion ([`row_executor`]), with the checks of their rows.
 
 pub(crate) mod dml;
-pub(crate) mod expressions;
 pub(crate) mod row_checks;
 pub(crate) mod row_executor;
 pub(crate) mod row_expressions;

@@ -1,7 +1,7 @@
 //! CHECK constraints compiled for rows that do not come from SQL (point operations, bulk loads).
 
-use super::expressions::{Role, analyze, compile, is_immutable, plan};
 use super::row_values::not_null;
+use crate::planning::expressions::{Role, analyze, compile, is_immutable, plan};
 use crate::planning::provider::table_schema::{arrow_schema, condition_schema};
 use datafusion::arrow::array::cast::AsArray;
 use datafusion::arrow::array::{Array, RecordBatch};

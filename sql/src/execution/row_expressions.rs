@@ -1,8 +1,9 @@
 //! The evaluators of indexes' expressions and predicates, for the engine.
 
-use super::expressions::{Role, analyze, compile, plan};
+use crate::planning::expressions::{Role, analyze, compile, plan};
+use crate::planning::provider::table_schema::arrow_field;
 use datafusion::arrow::array::{ArrayRef, RecordBatch};
-use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::DFSchema;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::physical_expr::PhysicalExpr;
@@ -40,9 +41,7 @@ impl RowExpressions for SqlExpressions {
         columns: &[(&str, SqlType)],
         result: SqlType,
     ) -> Result<Arc<dyn RowExpression>> {
-        let field = |(name, sql_type): &(&str, SqlType)| {
-            Field::new(*name, types::arrow_type(*sql_type), true)
-        };
+        let field = |(name, sql_type): &(&str, SqlType)| arrow_field(name, *sql_type, true);
         let schema = Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()));
         let names = Arc::new(DFSchema::try_from(schema.clone()).map_err(convert)?);
         let planned = plan(sql, &names, &self.state)?;

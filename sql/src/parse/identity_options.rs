@@ -1,8 +1,11 @@
 //! `GENERATED … AS IDENTITY (START WITH 10 INCREMENT BY 5)`: PostgreSQL accepts the options in any
 //! order, the parser only in its own. Their tokens are reordered before the parser sees them.
+//!
+//! pg_dump also writes `SEQUENCE NAME public.t_id_seq`. It is left out if it is the name that the
+//! sequence has anyway; for another name the parser says that it knows no such option.
 
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
 /// The first words of the options, in the parser's order.
 const ORDER: &[Keyword] = &[
@@ -26,6 +29,7 @@ pub(super) fn put_in_order(tokens: &mut [TokenWithSpan]) {
         // With commas it is a call of a function with that name.
         if !list.iter().any(|t| t.token == Token::Comma) {
             reorder(list);
+            leave_out_name(tokens, open, close);
         }
         at = close;
     }
@@ -43,6 +47,61 @@ fn next_list(tokens: &[TokenWithSpan], from: usize) -> Option<usize> {
         }
     }
     None
+}
+
+/// Takes `SEQUENCE NAME` out of the options between two places if it names the sequence of the
+/// column that the statement alters.
+fn leave_out_name(tokens: &mut [TokenWithSpan], open: usize, close: usize) {
+    let is_word = |i: usize, keyword: Keyword| match &tokens[i].token {
+        Token::Word(word) => word.keyword == keyword,
+        _ => false,
+    };
+    let next =
+        |from: usize| (from..close).find(|i| !matches!(tokens[*i].token, Token::Whitespace(_)));
+    let name_from = |from: usize| {
+        let mut at = next(from)?;
+        let mut name = word_at(tokens, at)?;
+        // A name behind its schema.
+        while let Some(dot) = next(at + 1).filter(|i| tokens[*i].token == Token::Period) {
+            at = next(dot + 1)?;
+            name = word_at(tokens, at)?;
+        }
+        Some((name, at))
+    };
+    let find = |keyword, from: usize, to: usize| (from..to).find(|i| is_word(*i, keyword));
+    let found = || {
+        let first = find(Keyword::SEQUENCE, open, close)?;
+        let second = next(first + 1).filter(|i| is_word(*i, Keyword::NAME))?;
+        let (sequence, last) = name_from(second + 1)?;
+        let mut table = find(Keyword::TABLE, 0, open)? + 1;
+        while let Some(at) = next(table).filter(|i| {
+            is_word(*i, Keyword::ONLY) || is_word(*i, Keyword::IF) || is_word(*i, Keyword::EXISTS)
+        }) {
+            table = at + 1;
+        }
+        let (table, _) = name_from(table)?;
+        let alter = (0..open).rev().find(|i| is_word(*i, Keyword::ALTER))?;
+        let column = next(alter + 1)?;
+        let column = column + usize::from(is_word(column, Keyword::COLUMN));
+        let (column, _) = name_from(column)?;
+        (sequence == format!("{table}_{column}_seq")).then_some((first, last))
+    };
+    if let Some((first, last)) = found() {
+        for token in &mut tokens[first..=last] {
+            token.token = Token::Whitespace(Whitespace::Space);
+        }
+    }
+}
+
+/// The identifier that a token is.
+fn word_at(tokens: &[TokenWithSpan], at: usize) -> Option<String> {
+    match &tokens.get(at)?.token {
+        Token::Word(word) => Some(match word.quote_style {
+            Some(_) => word.value.clone(),
+            None => word.value.to_lowercase(),
+        }),
+        _ => None,
+    }
 }
 
 fn reorder(list: &mut [TokenWithSpan]) {

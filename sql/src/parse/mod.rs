@@ -21,6 +21,7 @@ pub mod names;
 pub mod params;
 pub mod place;
 pub mod placeholders;
+pub mod relations;
 mod roles;
 mod spellings;
 pub mod system_time;

@@ -10,7 +10,7 @@ use crate::backends::acting::Acting;
 use crate::backends::acting::{Shown, files_denied};
 use crate::backends::identity::Identity;
 use crate::catalogs::information_schema;
-use crate::catalogs::pg_catalog::{self, System, ViewColumns};
+use crate::catalogs::pg_catalog::{self, Sequence, System, ViewColumns};
 use crate::parse;
 use crate::parse::names;
 use crate::parse::params;
@@ -301,7 +301,14 @@ impl StatementCatalog {
             };
             return pg_catalog::table(name, self.system(), &views);
         }
-        Ok(None)
+        let sequence = Sequence::named(&self.scope.catalog, schema, name);
+        match sequence.filter(|_| self.scope.as_of.is_none()) {
+            Some(sequence) => {
+                self.require_read(sequence.table)?;
+                pg_catalog::sequence(self.system(), &sequence).map(Some)
+            }
+            None => Ok(None),
+        }
     }
 
     /// The session's registered table `schema.name`; none for views and for moments of the past.

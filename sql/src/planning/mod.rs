@@ -2,9 +2,11 @@
 //! [`provider`]), subqueries become joins or calls ([`scalar_subqueries`], [`subplan`]), and
 //! locking clauses become nodes ([`locking`]). [`context`] has the catalog, snapshot and settings
 //! of one running statement; [`template`] is DataFusion's state from which a statement starts.
+//! [`expressions`] plans expressions that stand outside any query.
 
 pub(crate) mod catalog;
 pub(crate) mod context;
+pub(crate) mod expressions;
 pub(crate) mod locking;
 pub(crate) mod one_input;
 pub(crate) mod owner;

@@ -1,5 +1,6 @@
 //! Statements that read or write data or definitions, classified by their effects.
 
+use crate::catalogs::pg_catalog::functions::Used;
 use crate::planning::locking;
 use crate::statements::data_statement::DataStatement;
 use crate::statements::ddl;
@@ -47,9 +48,10 @@ impl<'a> Work<'a> {
     /// The statement's name, for messages.
     pub fn name(&self) -> String {
         match self {
-            Self::Query(query) => match locking::clause_in(query) {
-                Some(clause) => format!("SELECT {clause}"),
-                None => "SELECT".to_string(),
+            Self::Query(query) => match (locking::clause_in(query), Used::by(*query).writer()) {
+                (Some(clause), _) => format!("SELECT {clause}"),
+                (None, Some(function)) => format!("{function}()"),
+                (None, None) => "SELECT".to_string(),
             },
             Self::Prepared(execution) => first_words(execution.statement),
             Self::Dml(s) | Self::Copy(s) | Self::Ddl(s) | Self::Explain(s) => first_words(s),
@@ -72,10 +74,10 @@ impl<'a> Work<'a> {
     /// Whether it only reads.
     pub fn is_read_only(&self) -> bool {
         match self {
-            Self::Query(query) => locking::clause_in(query).is_none(),
+            Self::Query(query) => only_reads(query),
             Self::Prepared(execution) => !execution.changes_rows(),
             Self::Copy(Parsed::Copy { to, source, .. }) => match source {
-                CopySource::Query(query) => locking::clause_in(query).is_none(),
+                CopySource::Query(query) => only_reads(query),
                 CopySource::Table { .. } => *to,
             },
             Self::Explain(explain @ Parsed::Explain { statement, .. }) => {
@@ -88,6 +90,11 @@ impl<'a> Work<'a> {
             _ => false,
         }
     }
+}
+
+/// Whether a query locks no rows and calls no function that writes.
+fn only_reads(query: &Query) -> bool {
+    locking::clause_in(query).is_none() && Used::by(query).writer().is_none()
 }
 
 /// The leading keywords of a statement: `CREATE TABLE`, `DELETE`, ….

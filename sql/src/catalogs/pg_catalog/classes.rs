@@ -160,6 +160,11 @@ fn table_classes(system: &System, table: &TableDef, rows: &mut Rows) {
             table_index::of(table).next().is_some().into(),
         ),
         ("relchecks", (table.checks.len() as i64).into()),
+        (
+            "relhastriggers",
+            // Clients look for foreign keys where there are the triggers that check them.
+            (!table.foreign_keys.is_empty() || !table.referenced_by.is_empty()).into(),
+        ),
     ]);
     for index in table_index::of(table) {
         class(
@@ -359,7 +364,10 @@ pub fn pg_views(system: &System, rows: &mut Rows) {
             ("schemaname", view.schema.as_str().into()),
             ("viewname", view.name.as_str().into()),
             ("viewowner", system.catalog.access.role_name(owner).into()),
-            ("definition", text::view(view).into()),
+            (
+                "definition",
+                text::view(view, &system.default_schema).into(),
+            ),
         ]);
     }
 }

@@ -1,15 +1,15 @@
-//! The objects that belong to relations: `pg_constraint`, `pg_attrdef`, `pg_sequence`,
-//! `pg_description`, `pg_depend`.
+//! The objects that belong to relations: `pg_constraint`, `pg_attrdef`, `pg_description`,
+//! `pg_depend`.
 
 use super::catalog_value::CatalogValue;
-use super::oid::{self, Object};
+use super::oid::Object;
 use super::relation::{RELATIONS, Rows};
 use super::system::System;
-use super::{table_index, text, types};
-use strandline_base::{ColumnId, SqlType};
+use super::{sequences, table_index, text, views};
+use strandline_base::ColumnId;
+use strandline_engine::catalog::TableDef;
 use strandline_engine::catalog::foreign_keys::UniqueOver;
 use strandline_engine::catalog::index::{ConstraintTiming, ForeignKeyDef};
-use strandline_engine::catalog::{ColumnDef, TableDef};
 
 /// The fields in which rows of `pg_constraint` differ.
 struct Constraint<'a> {
@@ -189,77 +189,6 @@ pub fn pg_attrdef(system: &System, rows: &mut Rows) {
     }
 }
 
-/// Every identity column with its table and the name of its sequence.
-fn sequences(system: &System) -> impl Iterator<Item = (&TableDef, usize, &ColumnDef, i32)> {
-    system.catalog.tables.values().flat_map(move |table| {
-        let columns = table.columns.iter().enumerate();
-        columns
-            .filter(|(_, column)| column.identity.is_some())
-            .map(move |(i, column)| {
-                let sequence = Object::Sequence(table.id, column.id);
-                (table.as_ref(), i, column, system.oids().get(&sequence))
-            })
-    })
-}
-
-/// The least and the greatest value that a counter of the type reaches.
-fn bounds(column: &ColumnDef, increment: i64) -> (i64, i64) {
-    let (least, greatest) = match column.sql_type {
-        SqlType::SmallInt => (i16::MIN.into(), i16::MAX.into()),
-        SqlType::Integer => (i32::MIN.into(), i32::MAX.into()),
-        _ => (i64::MIN, i64::MAX),
-    };
-    if increment > 0 {
-        (1, greatest)
-    } else {
-        (least, -1)
-    }
-}
-
-pub fn pg_sequence(system: &System, rows: &mut Rows) {
-    for (_, _, column, oid) in sequences(system) {
-        let Some(identity) = &column.identity else {
-            continue;
-        };
-        let (least, greatest) = bounds(column, identity.increment);
-        rows.add([
-            ("seqrelid", oid.into()),
-            ("seqtypid", types::oid_of(column.sql_type).0.into()),
-            ("seqstart", identity.start.into()),
-            ("seqincrement", identity.increment.into()),
-            ("seqmax", greatest.into()),
-            ("seqmin", least.into()),
-            ("seqcache", 1.into()),
-            ("seqcycle", false.into()),
-        ]);
-    }
-}
-
-pub fn pg_sequences(system: &System, rows: &mut Rows) {
-    for (table, _, column, _) in sequences(system) {
-        let Some(identity) = &column.identity else {
-            continue;
-        };
-        let (least, greatest) = bounds(column, identity.increment);
-        let owner = strandline_engine::access::Object::Table(table.id);
-        let owner = system.catalog.access.owner(&owner);
-        rows.add([
-            ("schemaname", table.schema.as_str().into()),
-            ("sequencename", oid::sequence_name(table, column).into()),
-            (
-                "sequenceowner",
-                system.catalog.access.role_name(owner).into(),
-            ),
-            ("start_value", identity.start.into()),
-            ("min_value", least.into()),
-            ("max_value", greatest.into()),
-            ("increment_by", identity.increment.into()),
-            ("cycle", false.into()),
-            ("cache_size", 1.into()),
-        ]);
-    }
-}
-
 /// The oid of a system table, for the columns that say what kind an object is of.
 pub fn class_oid(name: &str) -> i32 {
     RELATIONS.get(name).map_or(0, |relation| relation.oid)
@@ -278,8 +207,23 @@ pub fn pg_depend(system: &System, rows: &mut Rows) {
             ("deptype", how.into()),
         ]);
     };
-    for (table, i, _, oid) in sequences(system) {
-        add(class, oid, system.oids().table(table), i + 1, "i");
+    for sequence in sequences::of(&system.catalog) {
+        let table = system.oids().table(sequence.table);
+        add(
+            class,
+            sequence.oid(system),
+            table,
+            sequence.position + 1,
+            "i",
+        );
+    }
+    let rewrite = class_oid("pg_rewrite");
+    for view in &system.catalog.views {
+        let rule = views::rule(system, view);
+        add(rewrite, rule, views::oid(system, view), 0, "i");
+        for relation in views::reads(system, view) {
+            add(rewrite, rule, relation, 0, "n");
+        }
     }
     let constraint = class_oid("pg_constraint");
     for table in system.catalog.tables.values() {

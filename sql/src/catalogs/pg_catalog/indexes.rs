@@ -27,7 +27,7 @@ fn index_row(system: &System, table: &TableDef, index: Index<'_>, rows: &mut Row
     let collations = parts.iter().map(|part| collation(part.sql_type));
     let classes = parts
         .iter()
-        .map(|part| operator_class(index.method(), part.sql_type));
+        .map(|part| operator_class(index.method(), part));
     let expressions: Vec<String> = parts
         .iter()
         .filter_map(|part| part.expression)
@@ -147,9 +147,21 @@ const OPERATOR_CLASSES: &[OperatorClass] = &[
     (10_060, 10_061, "uuid_ops", 2950, 2968, 2969),
 ];
 
-/// The oid of a type's operator class for an access method.
-fn operator_class(method: i32, sql_type: SqlType) -> i64 {
-    let oid = match types::oid_of(sql_type).0 {
+/// The operator classes that are no type's own: oid, name, the type's oid, the family's.
+const OTHER_CLASSES: &[(i32, &str, i32, i32)] = &[
+    (4217, "text_pattern_ops", 25, 2095),
+    (4218, "varchar_pattern_ops", 25, 2095),
+    (4219, "bpchar_pattern_ops", 1042, 2097),
+    (10_049, "varchar_ops", 25, 1994),
+];
+
+/// The oid of the operator class of a part of an index.
+fn operator_class(method: i32, part: &Part<'_>) -> i64 {
+    if let Some(name) = part.operator_class {
+        let other = OTHER_CLASSES.iter().find(|class| class.1 == name);
+        return other.map_or(0, |class| class.0.into());
+    }
+    let oid = match types::oid_of(part.sql_type).0 {
         // varchar has text's.
         1043 => 25,
         other => other,
@@ -178,11 +190,33 @@ pub fn pg_opclass(rows: &mut Rows) {
             ]);
         }
     }
+    for (oid, name, input, family) in OTHER_CLASSES {
+        rows.add([
+            ("oid", (*oid).into()),
+            ("opcmethod", BTREE.into()),
+            ("opcname", (*name).into()),
+            ("opcnamespace", PG_CATALOG_OID.into()),
+            ("opcowner", BOOTSTRAP_OID.into()),
+            ("opcfamily", (*family).into()),
+            ("opcintype", (*input).into()),
+            ("opcdefault", false.into()),
+            ("opckeytype", 0.into()),
+        ]);
+    }
 }
 
 /// `pg_opfamily`: the families of the classes, by the names that PostgreSQL gives them.
 pub fn pg_opfamily(rows: &mut Rows) {
     let mut known = Vec::new();
+    for (oid, name) in [(2095, "text_pattern_ops"), (2097, "bpchar_pattern_ops")] {
+        rows.add([
+            ("oid", oid.into()),
+            ("opfmethod", BTREE.into()),
+            ("opfname", name.into()),
+            ("opfnamespace", PG_CATALOG_OID.into()),
+            ("opfowner", BOOTSTRAP_OID.into()),
+        ]);
+    }
     for (_, _, class, _, btree, hash) in OPERATOR_CLASSES {
         for (oid, method) in [(*btree, BTREE), (*hash, HASH)] {
             if known.contains(&oid) {

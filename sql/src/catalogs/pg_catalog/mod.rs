@@ -18,22 +18,26 @@ pub mod functions;
 mod indexes;
 mod oid;
 mod relation;
+mod sequences;
 mod server;
 mod system;
 mod table_index;
 pub(super) mod text;
 mod types;
+mod views;
 
+pub use sequences::Sequence;
 pub use system::{System, ViewColumns};
 pub use types::type_name;
 
-use datafusion::arrow::datatypes::{Float64Type, Int64Type};
+use datafusion::arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch};
+use datafusion::arrow::datatypes::{Float64Type, Int64Type, Schema};
 use datafusion::catalog::TableProvider;
 use datafusion::datasource::MemTable;
 use relation::{RELATIONS, Rows};
 use std::sync::Arc;
 use strandline_base::Result;
-use strandline_semantics::error::convert;
+use strandline_semantics::error::{convert, from_arrow};
 
 /// The schema's name.
 pub const PG_CATALOG: &str = "pg_catalog";
@@ -41,6 +45,30 @@ pub const PG_CATALOG: &str = "pg_catalog";
 /// Whether there is a table `name`.
 pub fn has(name: &str) -> bool {
     RELATIONS.contains_key(name)
+}
+
+/// The sequence of an identity column as a table: one row with its state.
+pub fn sequence(system: &System, sequence: &Sequence<'_>) -> Result<Arc<dyn TableProvider>> {
+    let last = sequence.last_value(system);
+    let fields = [
+        ("last_value", "int8"),
+        ("log_cnt", "int8"),
+        ("is_called", "bool"),
+    ];
+    let fields = fields.map(|(name, pg_type)| relation::field(name, pg_type));
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int64Array::from(vec![last.unwrap_or(sequence.start())])),
+        Arc::new(Int64Array::from(vec![0])),
+        Arc::new(BooleanArray::from(vec![last.is_some()])),
+    ];
+    let schema = Arc::new(Schema::new(fields.to_vec()));
+    let batch = RecordBatch::try_new(schema, columns).map_err(|e| from_arrow(&e))?;
+    in_memory(batch)
+}
+
+fn in_memory(batch: RecordBatch) -> Result<Arc<dyn TableProvider>> {
+    let table = MemTable::try_new(batch.schema(), vec![vec![batch]]).map_err(convert)?;
+    Ok(Arc::new(table))
 }
 
 /// Whether the table `name` shows the columns of views.
@@ -59,9 +87,7 @@ pub fn table(
     };
     let mut rows = Rows::of(relation);
     fill(name, system, views, &mut rows);
-    let batch = rows.into_batch().map_err(convert)?;
-    let table = MemTable::try_new(batch.schema(), vec![vec![batch]]).map_err(convert)?;
-    Ok(Some(Arc::new(table)))
+    in_memory(rows.into_batch().map_err(convert)?).map(Some)
 }
 
 fn fill(name: &str, system: &System, views: &ViewColumns, rows: &mut Rows) {
@@ -85,8 +111,9 @@ fn fill(name: &str, system: &System, views: &ViewColumns, rows: &mut Rows) {
         "pg_namespace" => classes::pg_namespace(system, rows),
         "pg_opclass" => indexes::pg_opclass(rows),
         "pg_opfamily" => indexes::pg_opfamily(rows),
-        "pg_sequence" => constraints::pg_sequence(system, rows),
-        "pg_sequences" => constraints::pg_sequences(system, rows),
+        "pg_rewrite" => views::pg_rewrite(system, rows),
+        "pg_sequence" => sequences::pg_sequence(system, rows),
+        "pg_sequences" => sequences::pg_sequences(system, rows),
         "pg_settings" => server::pg_settings(system, rows),
         "pg_stat_activity" => server::pg_stat_activity(system, rows),
         "pg_stat_all_indexes" | "pg_stat_user_indexes" => {

@@ -35,6 +35,8 @@ pub enum Object {
     Table(TableId),
     /// a view, by schema and name
     View(String, String),
+    /// the rule that a view is, by schema and name
+    Rule(String, String),
     /// the index of a key, by its table and its name
     KeyIndex(TableId, String),
     /// an index of CREATE INDEX
@@ -63,6 +65,7 @@ impl Oids {
         }
         for view in &catalog.views {
             oids.place(Object::View(view.schema.clone(), view.name.clone()));
+            oids.place(Object::Rule(view.schema.clone(), view.name.clone()));
         }
         for table in catalog.tables.values() {
             oids.place(Object::Table(table.id));

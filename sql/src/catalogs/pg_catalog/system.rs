@@ -149,7 +149,7 @@ impl System {
             }
             Some(_) => None,
             None => {
-                let mut system = RELATIONS.values();
+                let mut system = RELATIONS.values().filter(|relation| relation.kind != "f");
                 let found = system.find(|relation| i64::from(relation.oid) == oid)?;
                 Some((super::PG_CATALOG.to_string(), found.name.to_string()))
             }

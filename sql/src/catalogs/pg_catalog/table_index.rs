@@ -39,6 +39,8 @@ pub struct Part<'a> {
     pub descending: bool,
     /// NULLS FIRST
     pub nulls_first: bool,
+    /// the operator class, if it is not the type's own
+    pub operator_class: Option<&'a str>,
 }
 
 impl Part<'_> {
@@ -192,7 +194,7 @@ fn expression_name(sql: &str) -> String {
 }
 
 fn part_of<'a>(table: &'a TableDef, part: &'a IndexPart) -> Option<Part<'a>> {
-    match &part.value {
+    let shown = match &part.value {
         IndexValue::Column(id) => column_part(table, *id, part.descending, part.nulls_first),
         IndexValue::Expression(expression) => Some(Part {
             position: 0,
@@ -201,8 +203,13 @@ fn part_of<'a>(table: &'a TableDef, part: &'a IndexPart) -> Option<Part<'a>> {
             sql_type: expression.sql_type,
             descending: part.descending,
             nulls_first: part.nulls_first,
+            operator_class: None,
         }),
-    }
+    };
+    shown.map(|shown| Part {
+        operator_class: part.operator_class.as_deref(),
+        ..shown
+    })
 }
 
 fn column_part(
@@ -220,6 +227,7 @@ fn column_part(
         sql_type: column.sql_type,
         descending,
         nulls_first,
+        operator_class: None,
     })
 }
 

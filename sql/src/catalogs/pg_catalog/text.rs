@@ -3,8 +3,8 @@
 use super::system::System;
 use super::table_index::{HASH, Index, Part};
 use crate::parse;
-use crate::parse::index_names;
 use crate::parse::names::{PUBLIC, quote};
+use crate::parse::{index_names, relations};
 use datafusion::sql::sqlparser::ast::Expr;
 use strandline_base::ColumnId;
 use strandline_engine::access::{self, Access, EVERYBODY, Privileges};
@@ -147,7 +147,9 @@ fn ordered(part: &Part<'_>, pretty: bool) -> String {
         (true, true) => " DESC",
         (true, false) => " DESC NULLS LAST",
     };
-    format!("{}{order}", index_part(part, pretty))
+    let class = part.operator_class.map(|class| format!(" {class}"));
+    let class = class.unwrap_or_default();
+    format!("{}{class}{order}", index_part(part, pretty))
 }
 
 /// A part of an index's key, without its order.
@@ -188,9 +190,16 @@ fn stands_alone(sql: &str) -> bool {
     parse::expression(sql).is_ok_and(|expression| index_names::stands_alone(&expression))
 }
 
-/// A view's query.
-pub fn view(view: &ViewDef) -> String {
-    format!(" {};", view.query.trim().trim_end_matches(';'))
+/// A view's query; names without a schema are found in `default_schema`.
+pub fn view(view: &ViewDef, default_schema: &str) -> String {
+    let query = view.query.trim().trim_end_matches(';');
+    if view.schema != default_schema
+        && let Ok(mut query) = parse::query(query)
+    {
+        relations::qualify(&mut query, &view.schema);
+        return format!(" {query};");
+    }
+    format!(" {query};")
 }
 
 /// The privileges on an object as PostgreSQL shows them (`grantee=letters/grantor`); None if

@@ -9,7 +9,6 @@
 //! The rule comes last, because the other rules know plans without an index only.
 
 use crate::planning::provider::scan::{IndexWalkExec, ScanExec};
-use datafusion::arrow::compute::SortOptions;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -91,19 +90,12 @@ fn first_of_order(node: &Plan) -> Result<Option<Plan>> {
     let Some(sort) = below.downcast_ref::<SortExec>().filter(|_| is_whole) else {
         return Ok(None);
     };
-    let order = sort.expr().iter().map(|by| {
-        let column = by.expr.downcast_ref::<Column>()?;
-        Some((column.index(), by.options))
-    });
-    let Some(order) = order.collect::<Option<Vec<(usize, SortOptions)>>>() else {
+    let by = sort.expr().iter().map(|by| Arc::clone(&by.expr)).collect();
+    let Some((scan, by)) = scan_below(sort.input(), by, true)? else {
         return Ok(None);
     };
-    let columns = order.iter().map(|(at, _)| *at).collect();
-    let Some((scan, columns)) = scan_below(sort.input(), columns, true) else {
-        return Ok(None);
-    };
-    let options = order.iter().map(|(_, options)| *options);
-    let order: Vec<_> = columns.into_iter().zip(options).collect();
+    let options = sort.expr().iter().map(|by| by.options);
+    let order: Vec<_> = by.into_iter().zip(options).collect();
     match scan.in_order(&order, rows).map_err(raise)? {
         Some(walk) => before(node, sort.input(), walk, Some(rows)).map(Some),
         None => Ok(None),
@@ -121,12 +113,11 @@ fn ends_of_columns(node: &Plan) -> Result<Option<Plan>> {
     let Some(ends) = ends_of(first) else {
         return Ok(None);
     };
-    let columns = ends.iter().map(|(at, _)| *at).collect();
-    let Some((scan, columns)) = scan_below(first.input(), columns, false) else {
+    let (of, greatest): (Vec<_>, Vec<_>) = ends.into_iter().unzip();
+    let Some((scan, of)) = scan_below(first.input(), of, false)? else {
         return Ok(None);
     };
-    let greatest = ends.iter().map(|(_, greatest)| *greatest);
-    let mut ends: Vec<_> = columns.into_iter().zip(greatest).collect();
+    let mut ends: Vec<_> = of.into_iter().zip(greatest).collect();
     ends.dedup();
     match scan.ends(&ends).map_err(raise)? {
         Some(walk) => before(node, node, walk, None).map(Some),
@@ -152,8 +143,8 @@ fn first_aggregate(top: &AggregateExec) -> Option<&AggregateExec> {
     }
 }
 
-/// Per aggregate its column, and whether it is MAX; None if one is another function.
-fn ends_of(aggregate: &AggregateExec) -> Option<Vec<(usize, bool)>> {
+/// Per aggregate its argument, and whether it is MAX; None if one is another function.
+fn ends_of(aggregate: &AggregateExec) -> Option<Vec<(Arc<dyn PhysicalExpr>, bool)>> {
     let is_filtered = aggregate.filter_expr().iter().any(Option::is_some);
     let ends = aggregate.aggr_expr().iter().map(|function| {
         let greatest = match function.fun().name() {
@@ -162,7 +153,7 @@ fn ends_of(aggregate: &AggregateExec) -> Option<Vec<(usize, bool)>> {
             _ => return None,
         };
         match function.expressions().as_slice() {
-            [argument] => Some((argument.downcast_ref::<Column>()?.index(), greatest)),
+            [argument] => Some((Arc::clone(argument), greatest)),
             _ => None,
         }
     });
@@ -170,37 +161,57 @@ fn ends_of(aggregate: &AggregateExec) -> Option<Vec<(usize, bool)>> {
     (!is_filtered && !ends.is_empty()).then_some(ends)
 }
 
-/// The scan below `node` if the nodes between pass rows on one by one, and the positions of
-/// `columns` (of the node's output) in the scan's output. `filtered`: rows may be dropped in
-/// between.
-fn scan_below(node: &Plan, columns: Vec<usize>, filtered: bool) -> Option<(&ScanExec, Vec<usize>)> {
+/// The scan below `node` if the nodes between pass rows on one by one, and `expressions` over the
+/// node's output as expressions over the scan's. `filtered`: rows may be dropped in between.
+fn scan_below(
+    node: &Plan,
+    expressions: Vec<Arc<dyn PhysicalExpr>>,
+    filtered: bool,
+) -> Result<Option<(&ScanExec, Vec<Arc<dyn PhysicalExpr>>)>> {
     if let Some(scan) = node.downcast_ref::<ScanExec>() {
-        return Some((scan, columns));
+        return Ok(Some((scan, expressions)));
     }
-    let columns = if let Some(projection) = node.downcast_ref::<ProjectionExec>() {
-        let given = projection.expr();
-        let below = columns.iter().map(|at| {
-            let column = given.get(*at)?.expr.downcast_ref::<Column>();
-            column.map(Column::index)
-        });
-        below.collect::<Option<_>>()?
+    let expressions = if let Some(projection) = node.downcast_ref::<ProjectionExec>() {
+        let given: Vec<_> = projection.expr().iter().map(|e| &e.expr).collect();
+        below(expressions, &|at| given.get(at).copied().cloned())?
     } else if let Some(filter) = node.downcast_ref::<FilterExec>().filter(|_| filtered) {
+        let schema = filter.input().schema();
         match filter.projection() {
-            None => columns,
-            Some(kept) => {
-                let below = columns.iter().map(|at| kept.get(*at).copied());
-                below.collect::<Option<_>>()?
-            }
+            None => expressions,
+            Some(kept) => below(expressions, &|at| {
+                let at = *kept.get(at)?;
+                let name = schema.fields().get(at)?.name();
+                Some(Arc::new(Column::new(name, at)))
+            })?,
         }
     } else if node.is::<CooperativeExec>() || is_exchange(node) {
-        columns
+        expressions
     } else {
-        return None;
+        return Ok(None);
     };
     match node.children().as_slice() {
-        [child] if node.fetch().is_none() => scan_below(child, columns, filtered),
-        _ => None,
+        [child] if node.fetch().is_none() => scan_below(child, expressions, filtered),
+        _ => Ok(None),
     }
+}
+
+/// Expressions in which `input` replaces each column by its position.
+fn below(
+    expressions: Vec<Arc<dyn PhysicalExpr>>,
+    input: &dyn Fn(usize) -> Option<Arc<dyn PhysicalExpr>>,
+) -> Result<Vec<Arc<dyn PhysicalExpr>>> {
+    let replace = |part: Arc<dyn PhysicalExpr>| {
+        let Some(column) = part.downcast_ref::<Column>() else {
+            return Ok(Transformed::no(part));
+        };
+        match input(column.index()) {
+            Some(given) => Ok(Transformed::new(given, true, TreeNodeRecursion::Jump)),
+            None => internal_err!("{part} is not a column of its input"),
+        }
+    };
+    let expressions = expressions.into_iter();
+    let replaced = expressions.map(|e| Ok(e.transform_down(replace)?.data));
+    replaced.collect()
 }
 
 /// Whether a node only moves rows between partitions; a walk has a single partition.

@@ -12,11 +12,13 @@ use async_trait::async_trait;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{Constraint, Constraints, Statistics};
 use datafusion::error::DataFusionError;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use strandline_base::{CommitTs, Error};
@@ -106,10 +108,39 @@ impl Table {
         access.map_err(raise)
     }
 
+    /// Whether the table may have an index over expressions or with a predicate. Such an index may
+    /// serve conditions that the scan does not evaluate.
+    fn may_have_expressions(&self) -> bool {
+        // A scan of the past uses the present indexes.
+        !self.is_present() || self.def.indexes.iter().any(|index| !index.is_plain())
+    }
+
+    /// The `filters` that the scan evaluates.
+    fn exact(&self, filters: &[Expr]) -> Vec<Expr> {
+        let filters = filters.iter();
+        let exact = filters.filter(|expr| filter::is_pushable(expr, &self.def, &self.schema));
+        exact.cloned().collect()
+    }
+
     /// The same table with its hidden column, read by `owner`.
     pub fn with_row_ids(&self, owner: Owner) -> Self {
         Self::new(self.def.clone(), owner, self.as_of, true)
     }
+}
+
+/// Whether an expression has a subquery or a column of an outer query.
+fn has_query(expr: &Expr) -> bool {
+    let found = expr.exists(|part| {
+        Ok(matches!(
+            part,
+            Expr::ScalarSubquery(_)
+                | Expr::InSubquery(_)
+                | Expr::Exists(_)
+                | Expr::SetComparison(_)
+                | Expr::OuterReferenceColumn(..)
+        ))
+    });
+    found.unwrap_or(true)
 }
 
 fn primary_key(def: &TableDef) -> Constraints {
@@ -148,8 +179,12 @@ impl TableProvider for Table {
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>, DataFusionError> {
+        let is_indexed = self.may_have_expressions();
+        let is_local = |expr: &Expr| !expr.is_volatile() && !has_query(expr);
         let decide = |expr: &&Expr| match filter::is_pushable(expr, &self.def, &self.schema) {
             true => TableProviderFilterPushDown::Exact,
+            // Indexes may find the rows for which it can be true.
+            false if is_indexed && is_local(expr) => TableProviderFilterPushDown::Inexact,
             false => TableProviderFilterPushDown::Unsupported,
         };
         Ok(filters.iter().map(decide).collect())
@@ -176,7 +211,11 @@ impl TableProvider for Table {
         let statement = self.owner.statement().map_err(raise)?;
         let statistics = self.statistics().unwrap_or_default();
         let access = self.access(state, statement, filters, &statistics)?;
-        let mut statistics = selectivity::filtered(statistics, filters, &self.def);
+        let filters = match self.may_have_expressions() {
+            true => Cow::Owned(self.exact(filters)),
+            false => Cow::Borrowed(filters),
+        };
+        let mut statistics = selectivity::filtered(statistics, &filters, &self.def);
         if let Some(found) = access.as_ref().and_then(|access| access.planned()) {
             statistics.num_rows = statistics
                 .num_rows
@@ -188,7 +227,7 @@ impl TableProvider for Table {
             self.as_of,
             &self.schema,
             projection,
-            filter::compile(filters, &self.def, &self.schema, state)?,
+            filter::compile(&filters, &self.def, &self.schema, state)?,
             access,
             statistics,
             limit,

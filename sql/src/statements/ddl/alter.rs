@@ -16,6 +16,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState, TableId};
+use strandline_engine::access::Object;
 use strandline_engine::catalog::{Catalog, TableDef};
 
 /// Executes ALTER TABLE: its operations one after the other.
@@ -33,12 +34,28 @@ pub async fn execute(context: &StatementContext, alter: &AlterTable) -> Result<S
             }
             return Err(error);
         }
-        Err(error) => return Err(error),
+        Err(error) => match given_view(context, alter)? {
+            true => return Ok(Summary::tag("ALTER TABLE")),
+            false => return Err(error),
+        },
     };
     for operation in &alter.operations {
         apply(context, table.id, operation).await?;
     }
     Ok(Summary::tag("ALTER TABLE"))
+}
+
+/// Gives a view to another owner, if that is all that is wanted: PostgreSQL takes ALTER TABLE for
+/// it.
+fn given_view(context: &StatementContext, alter: &AlterTable) -> Result<bool> {
+    let (schema, name) = names::qualified(&alter.name, &context.default_schema)?;
+    match alter.operations.as_slice() {
+        [Operation::OwnerTo { new_owner }] if context.catalog.view(&schema, &name).is_some() => {
+            roles::give_to(context, &Object::View(schema, name), new_owner)?;
+            Ok(true)
+        }
+        _ => Ok(false),
+    }
 }
 
 async fn apply(context: &StatementContext, table: TableId, operation: &Operation) -> Result<()> {
@@ -64,7 +81,9 @@ async fn apply(context: &StatementContext, table: TableId, operation: &Operation
             old_column_name,
             new_column_name,
         } => rename::column(context, table, old_column_name, new_column_name).await,
-        Operation::OwnerTo { new_owner } => roles::give_to(context, table, new_owner),
+        Operation::OwnerTo { new_owner } => {
+            roles::give_to(context, &Object::Table(table), new_owner)
+        }
         Operation::RenameTable { table_name } => rename::table(context, table, table_name).await,
         Operation::RenameConstraint { old_name, new_name } => {
             rename::constraint(context, table, old_name, new_name)

@@ -191,6 +191,11 @@ fn add_check(
         None => format!("{}_check", table.name),
     };
     let name = constraint_name(table, name, &base)?;
+    // The catalogs show it in parentheses, which a dump brings back.
+    let mut expression = expression;
+    while let Expr::Nested(inner) = expression {
+        expression = inner;
+    }
     table.checks.push(CheckDef {
         name,
         expression: expression.to_string(),

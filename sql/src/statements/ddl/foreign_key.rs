@@ -174,6 +174,7 @@ fn index_for(catalog: &Catalog, table: &TableDef, key: &ForeignKeyDef) -> IndexD
         value: IndexValue::Column(*id),
         descending: false,
         nulls_first: false,
+        operator_class: None,
     };
     IndexDef {
         id: IndexId(table.next_index),

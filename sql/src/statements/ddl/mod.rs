@@ -40,6 +40,7 @@ pub fn handles(statement: &Parsed) -> bool {
         Parsed::CreateTable(_)
             | Parsed::CreateView(_)
             | Parsed::CreateSchema { .. }
+            | Parsed::AlterSchema(_)
             | Parsed::CreateIndex(_)
             | Parsed::OptimizeTable { .. }
             | Parsed::AlterTable(_)
@@ -72,6 +73,7 @@ async fn define(context: &StatementContext, statement: &Parsed) -> Result<Summar
             if_not_exists,
             ..
         } => schema::create(context, schema_name, *if_not_exists),
+        Parsed::AlterSchema(alter) => schema::alter(context, alter),
         Parsed::CreateIndex(create) => index::create(context, create),
         Parsed::OptimizeTable {
             name,

@@ -1,10 +1,12 @@
-//! CREATE SCHEMA.
+//! CREATE SCHEMA and ALTER SCHEMA.
 
 use crate::parse::names;
 use crate::planning::context::StatementContext;
+use crate::statements::roles;
 use crate::values::summary::Summary;
-use datafusion::sql::sqlparser::ast::SchemaName;
+use datafusion::sql::sqlparser::ast::{AlterSchema, AlterSchemaOperation, SchemaName};
 use strandline_base::{Error, Result, SqlState};
+use strandline_engine::access::Object;
 
 /// Executes CREATE SCHEMA.
 pub fn create(
@@ -44,4 +46,25 @@ pub fn create(
             Ok(())
         })?;
     Ok(Summary::tag("CREATE SCHEMA"))
+}
+
+/// Executes ALTER SCHEMA … OWNER TO.
+pub fn alter(context: &StatementContext, alter: &AlterSchema) -> Result<Summary> {
+    let name = names::single(&alter.name)?;
+    if !context.catalog.schemas.contains_key(&name) {
+        return Err(names::undefined_schema(&name));
+    }
+    for operation in &alter.operations {
+        match operation {
+            AlterSchemaOperation::OwnerTo { owner } => {
+                roles::give_to(context, &Object::Schema(name.clone()), owner)?;
+            }
+            other => {
+                return Err(Error::unsupported(format!(
+                    "ALTER SCHEMA … {other} is not supported"
+                )));
+            }
+        }
+    }
+    Ok(Summary::tag("ALTER SCHEMA"))
 }

@@ -2,21 +2,15 @@
 //! they were found, and `*` is replaced by the present columns.
 
 use super::{create_table, dependents};
-use crate::parse::names;
-use crate::parse::system_time;
+use crate::parse::{names, relations, system_time};
 use crate::planning::context::StatementContext;
 use crate::values::summary::Summary;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::sqlparser::ast::{
-    CreateTableOptions, CreateView, ObjectName, Query, SelectItem, SetExpr, VisitorMut,
-};
-use std::collections::HashSet;
-use std::ops::ControlFlow;
+use datafusion::sql::sqlparser::ast::{CreateTableOptions, CreateView, Query, SelectItem, SetExpr};
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState};
 use strandline_engine::catalog::{Catalog, ViewDef};
 use strandline_semantics::sql::output_name;
-use strandline_semantics::sql::walk::walk_mut;
 
 /// Executes CREATE [OR REPLACE] VIEW.
 pub async fn create(context: &StatementContext, create: &CreateView) -> Result<Summary> {
@@ -36,7 +30,7 @@ pub async fn create(context: &StatementContext, create: &CreateView) -> Result<S
         ));
     }
     if schema != context.default_schema {
-        Qualifier::of(&query, &context.default_schema).run(&mut query);
+        relations::qualify(&mut query, &context.default_schema);
     }
     let plan = context.plan_query(&query).await?;
     let columns = column_names(create, &plan)?;
@@ -171,66 +165,5 @@ fn has_wildcard(body: &SetExpr) -> bool {
         SetExpr::Query(query) => has_wildcard(&query.body),
         SetExpr::SetOperation { left, right, .. } => has_wildcard(left) || has_wildcard(right),
         _ => false,
-    }
-}
-
-/// Adds the schema to bare table names that are not common table expressions.
-struct Qualifier<'a> {
-    schema: &'a str,
-    ctes: HashSet<String>,
-}
-
-impl<'a> Qualifier<'a> {
-    fn of(query: &Query, schema: &'a str) -> Self {
-        let mut finder = Self {
-            schema,
-            ctes: HashSet::new(),
-        };
-        finder.collect(query);
-        finder
-    }
-    fn collect(&mut self, query: &Query) {
-        let mut copy = query.clone();
-        let mut names = CteNames(&mut self.ctes);
-        let _ = walk_mut(&mut copy, &mut names);
-    }
-    fn run(mut self, query: &mut Query) {
-        let _ = walk_mut(query, &mut self);
-    }
-}
-
-impl VisitorMut for Qualifier<'_> {
-    type Break = ();
-
-    fn pre_visit_relation(&mut self, name: &mut ObjectName) -> ControlFlow<()> {
-        let file = name
-            .0
-            .first()
-            .and_then(|p| p.as_ident())
-            .is_some_and(|i| i.quote_style == Some('\''));
-        if let Ok(only) = names::single(name)
-            && !file
-            && !self.ctes.contains(&only)
-        {
-            *name = ObjectName::from(vec![names::ident(self.schema), names::ident(&only)]);
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-struct CteNames<'a>(&'a mut HashSet<String>);
-
-impl VisitorMut for CteNames<'_> {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-        if let Some(with) = &query.with {
-            self.0.extend(
-                with.cte_tables
-                    .iter()
-                    .map(|cte| names::fold(&cte.alias.name)),
-            );
-        }
-        ControlFlow::Continue(())
     }
 }

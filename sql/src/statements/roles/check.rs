@@ -136,6 +136,8 @@ pub fn ddl(context: &StatementContext, statement: &Parsed) -> Result<()> {
             schema_name: SchemaName::Simple(_),
             ..
         } => Err(denied("database", names::DATABASE)),
+        // Giving away needs a superuser: who receives cannot refuse.
+        Parsed::AlterSchema(alter) => Err(denied("schema", &alter.name.to_string())),
         Parsed::CreateIndex(create) => owner_if_there(context, acting, &create.table_name),
         Parsed::OptimizeTable {
             name, on_cluster, ..
@@ -143,10 +145,8 @@ pub fn ddl(context: &StatementContext, statement: &Parsed) -> Result<()> {
         Parsed::AlterTable(alter) => {
             owner_if_there(context, acting, &alter.name)?;
             owner_of_index(context, acting, &alter.name)?;
-            let given_away = alter
-                .operations
-                .iter()
-                .any(|o| matches!(o, AlterTableOperation::OwnerTo { .. }));
+            let mut operations = alter.operations.iter();
+            let given_away = operations.any(|o| matches!(o, AlterTableOperation::OwnerTo { .. }));
             match given_away {
                 // A change of owner needs a superuser, because the new owner cannot refuse.
                 true => Err(denied("table", &alter.name.to_string())),

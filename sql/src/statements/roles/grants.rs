@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
     self, Action, GrantObjects, Grantee, GranteeName, GranteesType, Owner, Privileges as Written,
 };
 use std::sync::Arc;
-use strandline_base::{Error, Result, SqlState, TableId};
+use strandline_base::{Error, Result, SqlState};
 use strandline_engine::access::{Access, EVERYBODY, Object, Privileges, RoleId};
 
 /// An object with its kind and name in messages.
@@ -278,8 +278,8 @@ fn membership(
         })
 }
 
-/// Executes ALTER TABLE … OWNER TO.
-pub fn give_to(context: &StatementContext, table: TableId, owner: &Owner) -> Result<()> {
+/// Executes ALTER … OWNER TO.
+pub fn give_to(context: &StatementContext, object: &Object, owner: &Owner) -> Result<()> {
     let identity = identity(context)?;
     context
         .statement
@@ -291,7 +291,7 @@ pub fn give_to(context: &StatementContext, table: TableId, owner: &Owner) -> Res
                 Owner::CurrentRole | Owner::CurrentUser => identity.current_user.role,
                 Owner::SessionUser => identity.session_user.role,
             };
-            access.set_owner(Object::Table(table), owner);
+            access.set_owner(object.clone(), owner);
             Ok(())
         })
 }

@@ -25,7 +25,9 @@ pub(super) const FUNCTIONS: &[Definition] = &[
     stable("pg_get_viewdef", "text", |system, args| {
         let oid = relation_at(system, args, 0)?;
         Ok(CatalogValue::option(
-            system.view(oid).map(|view| text::view(view)),
+            system
+                .view(oid)
+                .map(|view| text::view(view, &system.default_schema)),
         ))
     }),
     stable("pg_tablespace_location", "text", |_, _| Ok("".into())),

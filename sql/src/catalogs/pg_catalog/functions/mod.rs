@@ -8,6 +8,7 @@ mod control;
 mod definitions;
 mod naming;
 mod privileges;
+mod sequences;
 mod size;
 
 use super::catalog_value::{self, CatalogValue};
@@ -75,6 +76,7 @@ static DEFINITIONS: LazyLock<HashMap<&'static str, &'static Definition>> = LazyL
         definitions::FUNCTIONS,
         naming::FUNCTIONS,
         privileges::FUNCTIONS,
+        sequences::FUNCTIONS,
         size::FUNCTIONS,
     ];
     let all = all.into_iter().flatten();
@@ -92,6 +94,10 @@ impl Used {
         let mut used = Self::default();
         let _ = walk(node, &mut used);
         used
+    }
+    /// The one of them that writes.
+    pub fn writer(&self) -> Option<&'static str> {
+        self.0.get(sequences::SETVAL).copied()
     }
     /// Whether there is any.
     pub fn is_empty(&self) -> bool {

@@ -3,7 +3,7 @@
 use super::Access;
 use super::condition::Conjunction;
 use super::intervals::Interval;
-use super::ranges::{IndexRanges, column_of, parts_restricted, text_of, with};
+use super::ranges::{IndexRanges, parts_restricted, text_of, with};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use strandline_base::{Result, RowId};
@@ -61,7 +61,8 @@ impl Access {
         }
         for (parts, index) in self.by_parts_restricted(condition) {
             let columns = index.parts.iter().take(parts);
-            let columns: BTreeSet<_> = columns.filter_map(column_of).collect();
+            let columns = columns.filter_map(|part| self.terms.id_of(part));
+            let columns: BTreeSet<_> = columns.collect();
             // One that another index has been asked for in full tells nothing more.
             if done || columns.is_subset(&used) {
                 continue;
@@ -86,7 +87,10 @@ impl Access {
     fn by_parts_restricted(&self, condition: &Conjunction) -> Vec<(usize, &IndexDef)> {
         let mut indexes: Vec<_> = self
             .usable()
-            .map(|index| (parts_restricted(index, &condition.columns), index))
+            .map(|index| {
+                let parts = parts_restricted(index, &self.terms, &condition.columns);
+                (parts, index)
+            })
             .filter(|(parts, _)| *parts > 0)
             .collect();
         indexes.sort_by_key(|(parts, _)| Reverse(*parts));
@@ -100,7 +104,7 @@ impl Access {
         limit: usize,
     ) -> Result<Option<Candidates>> {
         let keys = self.statement.index_keys(&self.indexed, index.id)?;
-        let Some(ranges) = IndexRanges::new(index, &keys, &condition.columns) else {
+        let Some(ranges) = IndexRanges::new(index, &keys, &self.terms, &condition.columns) else {
             return Ok(None);
         };
         let (mut rows, mut chunk) = (Vec::new(), Vec::new());
@@ -126,7 +130,7 @@ impl Access {
         let entries = rows.len();
         rows.sort_unstable();
         rows.dedup();
-        let text = text_of(&ranges.columns, &self.table, &condition.columns);
+        let text = text_of(&ranges.columns, &self.terms, &condition.columns);
         Ok(Some(Candidates {
             rows,
             entries,
@@ -166,7 +170,7 @@ impl Access {
         let entries = rows.len();
         rows.sort_unstable();
         rows.dedup();
-        let text = text_of(&def.columns, &self.table, &condition.columns);
+        let text = text_of(&def.columns, &self.terms, &condition.columns);
         Ok((entries <= limit).then(|| Candidates {
             rows,
             entries,

@@ -22,22 +22,13 @@ use strandline_engine::catalog::{ColumnDef, TableDef};
 /// round it need not be so.
 #[derive(Clone, Debug, Default)]
 pub struct Conjunction {
-    /// the values of columns
+    /// the values of terms
     pub columns: BTreeMap<ColumnId, Intervals>,
     /// ORs, each with its alternatives
     pub any: Vec<Vec<Conjunction>>,
 }
 
 impl Conjunction {
-    /// What `filters`, conjuncts over the columns of `def`, say.
-    pub fn of(filters: &[Expr], def: &TableDef) -> Self {
-        let mut all = Self::default();
-        for filter in filters {
-            all.add(filter, def);
-        }
-        all
-    }
-
     /// Whether nothing is known of any column.
     pub fn is_empty(&self) -> bool {
         self.columns.is_empty() && self.any.is_empty()
@@ -55,7 +46,8 @@ impl Conjunction {
         }
     }
 
-    fn add(&mut self, filter: &Expr, def: &TableDef) {
+    /// Adds a logical condition over the columns of `def`.
+    pub fn add(&mut self, filter: &Expr, def: &TableDef) {
         match filter {
             Expr::Alias(alias) => self.add(&alias.expr, def),
             Expr::BinaryExpr(BinaryExpr {
@@ -138,7 +130,7 @@ fn leaf_values(filter: &Expr, def: &TableDef) -> Vec<(ColumnId, Intervals)> {
         Expr::IsNotNull(expr) => of_column(expr, Intervals::not_null()),
         Expr::BinaryExpr(BinaryExpr {
             left,
-            op: Operator::IsNotDistinctFrom,
+            op: op @ (Operator::IsNotDistinctFrom | Operator::NotEq),
             right,
         }) => {
             let (expr, value) = match (left.as_ref(), right.as_ref()) {
@@ -146,7 +138,10 @@ fn leaf_values(filter: &Expr, def: &TableDef) -> Vec<(ColumnId, Intervals)> {
                 _ => return Vec::new(),
             };
             let column = bounds::column_of(expr, def);
-            let values = column.and_then(|column| member_values(column, value, true));
+            let values = column.and_then(|column| match op {
+                Operator::NotEq => other_values(column, value),
+                _ => member_values(column, value, true),
+            });
             column.map(|c| c.id).zip(values).into_iter().collect()
         }
         Expr::InList(InList {
@@ -199,6 +194,15 @@ fn member_values(
     }
 }
 
+/// `column <> value`.
+fn other_values(column: &ColumnDef, value: &ScalarValue) -> Option<Intervals> {
+    let equal = member_values(column, value, false)?;
+    Some(match equal.values.is_empty() {
+        true => equal,
+        false => equal.others(),
+    })
+}
+
 /// `column IN (…)`; None: a member does not compare as stored.
 fn list_values<'a>(
     column: &ColumnDef,
@@ -218,7 +222,8 @@ fn list_values<'a>(
     })
 }
 
-/// A physical condition as sets of values that say just what it says; None: there are none such.
+/// The values of columns for which a physical condition is true, and no others; None if it is not
+/// equivalent to such sets.
 pub fn exact(
     filter: &Arc<dyn PhysicalExpr>,
     def: &TableDef,
@@ -236,8 +241,11 @@ pub fn exact(
             Operator::And => {
                 let (mut all, more) = sides()?;
                 for (column, values) in more {
-                    let known = all.entry(column).or_insert_with(|| values.clone());
-                    *known = known.intersected(&values);
+                    let both = match all.get(&column) {
+                        Some(known) => known.common(&values)?,
+                        None => values,
+                    };
+                    all.insert(column, both);
                 }
                 return Some(all);
             }
@@ -261,7 +269,7 @@ pub fn exact(
     Some(BTreeMap::from([found]))
 }
 
-/// The one element of a map that has but one.
+/// The element of a map with one element.
 fn only(map: BTreeMap<ColumnId, Intervals>) -> Option<(ColumnId, Intervals)> {
     let mut entries = map.into_iter();
     entries.next().filter(|_| entries.next().is_none())
@@ -290,6 +298,9 @@ fn physical_values(
     }
     let column = physical_column(binary.left(), def)?;
     let value = binary.right().downcast_ref::<Literal>()?.value();
+    if *binary.op() == Operator::NotEq {
+        return Some((column.id, other_values(column, value)?));
+    }
     let op = match binary.op() {
         Operator::Eq => CompareOp::Eq,
         Operator::Lt => CompareOp::Lt,

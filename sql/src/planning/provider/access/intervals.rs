@@ -112,26 +112,33 @@ impl Intervals {
         Self::of(vec![Interval { lower, upper }])
     }
 
-    /// The values in both sets.
+    /// The values in both sets, or one of the sets if they have too many intervals.
     pub fn intersected(&self, other: &Self) -> Self {
-        let null = self.null && other.null;
-        if self.values.len().saturating_mul(other.values.len()) > PAIRS_MAX {
-            let fewer = if self.values.len() <= other.values.len() {
-                self
-            } else {
-                other
+        self.common(other).unwrap_or_else(|| {
+            let fewer = match self.values.len() <= other.values.len() {
+                true => self,
+                false => other,
             };
-            let values = fewer.values.clone();
-            return Self { null, values };
+            Self {
+                null: self.null && other.null,
+                values: fewer.values.clone(),
+            }
+        })
+    }
+
+    /// The values in both sets; None: the sets have too many intervals.
+    pub fn common(&self, other: &Self) -> Option<Self> {
+        if self.values.len().saturating_mul(other.values.len()) > PAIRS_MAX {
+            return None;
         }
         let pairs = self.values.iter().flat_map(|a| {
             let others = other.values.iter();
             others.map(move |b| a.intersected(b))
         });
-        Self {
-            null,
+        Some(Self {
+            null: self.null && other.null,
             ..Self::of(pairs.collect())
-        }
+        })
     }
 
     /// Whether all values of the set are in `other`, as far as is known.
@@ -147,6 +154,33 @@ impl Intervals {
                         && is_comparable(&other.upper, &own.upper)
                 })
             })
+    }
+
+    /// The values that are in none of the intervals, without NULL.
+    pub fn others(&self) -> Self {
+        let mut lower = Bound::Unbounded;
+        let mut values = Vec::with_capacity(self.values.len() + 1);
+        for interval in &self.values {
+            let upper = match &interval.lower {
+                Bound::Included(value) => Some(Bound::Excluded(value.clone())),
+                Bound::Excluded(value) => Some(Bound::Included(value.clone())),
+                Bound::Unbounded => None,
+            };
+            values.extend(upper.map(|upper| Interval {
+                lower: lower.clone(),
+                upper,
+            }));
+            lower = match &interval.upper {
+                Bound::Included(value) => Bound::Excluded(value.clone()),
+                Bound::Excluded(value) => Bound::Included(value.clone()),
+                Bound::Unbounded => return Self::of(values),
+            };
+        }
+        values.push(Interval {
+            lower,
+            upper: Bound::Unbounded,
+        });
+        Self::of(values)
     }
 
     /// The values in either set.
@@ -328,6 +362,19 @@ mod tests {
                     assert_eq!(holds(&both, value), in_a && in_b, "{a:?} and {b:?}");
                     assert_eq!(holds(&either, value), in_a || in_b, "{a:?} or {b:?}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn others_are_all_values_outside() {
+        for set in sets() {
+            for value in 0..5 {
+                assert_ne!(
+                    holds(&set, value),
+                    holds(&set.others(), value),
+                    "{set:?}, {value}"
+                );
             }
         }
     }

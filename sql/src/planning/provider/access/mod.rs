@@ -14,8 +14,9 @@
 //! 2. Whether an index is used changes no result. A set of values may be too large, never too
 //!    small.
 //!
-//! A partial index is used if the conditions that are known while the statement is planned imply
-//! its predicate ([`predicates`]).
+//! Conditions and orders use an expression of an index like a column: both are *terms*
+//! ([`terms`]). A partial index is used if the conditions that are known while the statement is
+//! planned imply its predicate ([`predicates`]).
 //!
 //! The hash index of a key gives the rows of whole keys. A scan of a moment before an index has
 //! been complete does not use it, and none of the past uses a key's.
@@ -31,16 +32,18 @@ mod condition;
 mod intervals;
 mod predicates;
 mod ranges;
+mod terms;
 mod walks;
 
 pub use candidates::Candidates;
-pub use walks::{OrderedColumn, Walk};
+pub use walks::{OrderedTerm, Walk};
 
 use condition::Conjunction;
+use datafusion::arrow::datatypes::Schema;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::Expr;
 use datafusion::physical_expr::PhysicalExpr;
-use predicates::is_implied;
+use predicates::Given;
 pub use predicates::is_implied_by;
 use std::fmt;
 use std::sync::Arc;
@@ -48,6 +51,8 @@ use strandline_base::{ColumnId, CommitTs, Result, SqlType};
 use strandline_engine::Statement;
 use strandline_engine::catalog::TableDef;
 use strandline_engine::catalog::index::{IndexDef, IndexId, IndexMethod, IndexState};
+pub use terms::KeptTerms;
+use terms::{Evaluator, Terms, term_of};
 
 /// To fetch a row by its id costs as much as to scan so many rows.
 const ROWS_SCANNED_PER_FETCH: usize = 64;
@@ -80,6 +85,8 @@ pub struct Access {
     indexed: Arc<TableDef>,
     statement: Arc<Statement>,
     indexes: Vec<IndexId>,
+    terms: Arc<Terms>,
+    evaluators: Vec<Evaluator>,
     /// keys whose hash index serves: of the table as it is now
     keys: Vec<usize>,
     condition: Conjunction,
@@ -106,14 +113,24 @@ impl Access {
             return Ok(None);
         };
         let moment = as_of.unwrap_or(statement.snapshot_ts());
-        let condition = Conjunction::of(filters, table);
-        let mut indexes = Vec::with_capacity(indexed.indexes.len());
-        for index in &indexed.indexes {
-            let is_there = serves(index, table, moment) && statement.has_index(&indexed, index.id);
-            if is_there && is_implied(index, table, &condition, state)? {
-                indexes.push(index.id);
+        let serving = indexed.indexes.iter().map(AsRef::as_ref);
+        let serving = serving.filter(|index| {
+            serves(index, &indexed, table, moment) && statement.has_index(&indexed, index.id)
+        });
+        let serving: Vec<&IndexDef> = serving.collect();
+        let terms = terms_of(table, &indexed, &serving, state)?;
+        let evaluators = terms.evaluators(state)?;
+        let condition = terms.values_of(filters);
+        let mut given = None;
+        let mut has_all = |index: &IndexDef| {
+            if index.predicate.is_none() {
+                return true;
             }
-        }
+            let given = given.get_or_insert_with(|| Given::of(filters, &condition));
+            terms.predicate(index.id).is_some_and(|p| given.implies(p))
+        };
+        let usable = serving.into_iter().filter(|index| has_all(index));
+        let indexes: Vec<IndexId> = usable.map(|index| index.id).collect();
         let keys = match as_of {
             None => {
                 let mut keys = keys_served(&indexed);
@@ -124,6 +141,8 @@ impl Access {
         };
         let mut access = Self {
             indexes,
+            terms,
+            evaluators,
             keys,
             indexed,
             table: table.clone(),
@@ -142,6 +161,11 @@ impl Access {
             .gather(&access.condition, access.limit)?
             .map(Arc::new);
         Ok(Some(Arc::new(access)))
+    }
+
+    /// The term that is computed by an expression over columns of `schema`, which are the table's.
+    pub fn term(&self, expression: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Option<ColumnId> {
+        term_of(&self.evaluators, expression, schema)
     }
 
     /// Whether any index has an order.
@@ -185,6 +209,24 @@ impl fmt::Debug for Access {
     }
 }
 
+/// The terms of `table`, and the predicates of the partial ones of `serving`, which are indexes of
+/// `indexed`.
+fn terms_of(
+    table: &Arc<TableDef>,
+    indexed: &Arc<TableDef>,
+    serving: &[&IndexDef],
+    state: &SessionState,
+) -> Result<Arc<Terms>> {
+    if serving.iter().all(|index| index.is_plain()) {
+        return Ok(Arc::new(Terms::of_columns(table)));
+    }
+    match state.config().get_extension::<KeptTerms>() {
+        // A table of the past has other indexes, perhaps over other names.
+        Some(kept) if Arc::ptr_eq(table, indexed) => kept.of(table, state),
+        _ => Terms::of(table, serving.iter().copied(), state).map(Arc::new),
+    }
+}
+
 /// The definition of `table` with the keys and indexes that there are now; None: it has none, or
 /// its rows are others now.
 fn indexed(
@@ -210,8 +252,8 @@ fn keys_served(table: &TableDef) -> Vec<usize> {
     let is_hashed_by_value = |id: &ColumnId| {
         let column = table.column_by_id(*id);
         column.is_some_and(|column| {
-            use SqlType::{Char, Double, Interval, Json, Real};
-            !matches!(column.sql_type, Char(_) | Json | Real | Double | Interval)
+            use SqlType::{Double, Interval, Json, Real};
+            !matches!(column.sql_type, Json | Real | Double | Interval)
         })
     };
     let keys = table.keys.iter().enumerate();
@@ -219,11 +261,17 @@ fn keys_served(table: &TableDef) -> Vec<usize> {
     served.map(|(at, _)| at).collect()
 }
 
-/// Whether an index has an entry for each row that `table` has at `moment`.
-fn serves(index: &IndexDef, table: &TableDef, moment: CommitTs) -> bool {
-    let columns = index.key_columns();
+/// Whether an index of `indexed` has an entry for each row that `table` has at `moment`, and its
+/// expressions mean in `table` what they mean in `indexed`.
+fn serves(index: &IndexDef, indexed: &TableDef, table: &TableDef, moment: CommitTs) -> bool {
+    let is_same = |id: &ColumnId| {
+        let (now, then) = (indexed.column_by_id(*id), table.column_by_id(*id));
+        now.zip(then).is_some_and(|(now, then)| {
+            now.sql_type == then.sql_type && (index.is_plain() || now.name == then.name)
+        })
+    };
     index.state == IndexState::Valid
         && index.method == IndexMethod::Ordered
         && index.complete_since <= moment
-        && columns.iter().all(|id| table.column_by_id(*id).is_some())
+        && index.key_columns().iter().all(is_same)
 }

@@ -1,10 +1,10 @@
 //! From sets of values to ranges of an index's keys.
 
 use super::intervals::{Interval, Intervals};
+use super::terms::Terms;
 use std::collections::BTreeMap;
 use strandline_base::{ColumnId, Value};
-use strandline_engine::catalog::TableDef;
-use strandline_engine::catalog::index::{IndexDef, IndexPart, IndexValue};
+use strandline_engine::catalog::index::{IndexDef, IndexPart};
 use strandline_engine::{KeyRange, OrderedKeys};
 
 /// A scan asks for so many ranges of an index at most: of the parts after, it makes no use.
@@ -14,22 +14,25 @@ const RANGES_MAX: usize = 4096;
 pub struct IndexRanges {
     /// in no order
     pub ranges: Vec<KeyRange>,
-    /// the columns that the ranges restrict
+    /// the terms that the ranges restrict
     pub columns: Vec<ColumnId>,
 }
 
 impl IndexRanges {
-    /// The ranges of `index` for rows whose columns have `values`; None: the index's first part is
+    /// The ranges of `index` for rows whose terms have `values`; None: the index's first part is
     /// not restricted.
     pub fn new(
         index: &IndexDef,
         keys: &OrderedKeys,
+        terms: &Terms,
         values: &BTreeMap<ColumnId, Intervals>,
     ) -> Option<Self> {
         let mut prefixes = vec![Vec::new()];
         let mut columns = Vec::new();
         for part in &index.parts {
-            let restricted = column_of(part).and_then(|id| Some((id, values.get(&id)?)));
+            let restricted = terms
+                .id_of(part)
+                .and_then(|id| Some((id, values.get(&id)?)));
             let Some((id, values)) = restricted else {
                 break;
             };
@@ -65,12 +68,12 @@ impl IndexRanges {
 /// What is known of `columns`, as EXPLAIN shows it.
 pub fn text_of(
     columns: &[ColumnId],
-    table: &TableDef,
+    terms: &Terms,
     values: &BTreeMap<ColumnId, Intervals>,
 ) -> String {
     let columns = columns.iter().filter_map(|id| {
-        let column = table.column_by_id(*id)?;
-        Some(values.get(id)?.text(&column.name, column.sql_type))
+        let column = terms.columns().column_by_id(*id)?;
+        Some(values.get(id)?.text(terms.text(*id), column.sql_type))
     });
     columns.collect::<Vec<_>>().join(" AND ")
 }
@@ -98,15 +101,11 @@ fn range_of(
 }
 
 /// How many leading parts of `index` have known values.
-pub fn parts_restricted(index: &IndexDef, values: &BTreeMap<ColumnId, Intervals>) -> usize {
-    let is_known = |part: &&IndexPart| column_of(part).is_some_and(|id| values.contains_key(&id));
+pub fn parts_restricted(
+    index: &IndexDef,
+    terms: &Terms,
+    values: &BTreeMap<ColumnId, Intervals>,
+) -> usize {
+    let is_known = |part: &&IndexPart| terms.id_of(part).is_some_and(|id| values.contains_key(&id));
     index.parts.iter().take_while(is_known).count()
-}
-
-/// The column that a part is.
-pub fn column_of(part: &IndexPart) -> Option<ColumnId> {
-    match &part.value {
-        IndexValue::Column(id) => Some(*id),
-        IndexValue::Expression(_) => None,
-    }
 }

@@ -2,15 +2,13 @@
 
 use super::Access;
 use super::intervals::Intervals;
-use super::ranges::column_of;
 use datafusion::arrow::compute::SortOptions;
 use std::ops::Bound;
 use std::sync::Arc;
 use strandline_base::{ColumnId, Result, Value};
 use strandline_engine::catalog::TableDef;
 use strandline_engine::catalog::index::{IndexDef, IndexId, IndexPart};
-use strandline_engine::{Direction, KeyRange, OrderedKeys};
-use strandline_engine::{IndexRows, Statement};
+use strandline_engine::{Direction, IndexRows, KeyRange, RowKeys, Statement};
 
 /// A walk over a part of an index.
 pub struct Walk {
@@ -18,41 +16,36 @@ pub struct Walk {
     index: IndexId,
     range: KeyRange,
     direction: Direction,
-    /// encodes the index's keys
-    pub keys: OrderedKeys,
-    /// the columns of the keys
-    pub columns: Vec<ColumnId>,
     /// what EXPLAIN shows of it
     pub text: String,
 }
 
 impl Walk {
-    /// Begins the walk; None: the index has been dropped.
-    pub fn entries(&self, statement: &Statement) -> Result<Option<IndexRows>> {
-        match statement.has_index(&self.table, self.index) {
-            true => statement
-                .index_cursor(&self.table, self.index, &self.range, self.direction)
-                .map(Some),
-            false => Ok(None),
+    /// Begins the walk: its entries, and what computes the keys of rows. None: the index has been
+    /// dropped.
+    pub fn entries(&self, statement: &Statement) -> Result<Option<(IndexRows, RowKeys)>> {
+        if !statement.has_index(&self.table, self.index) {
+            return Ok(None);
         }
+        let (table, index) = (&self.table, self.index);
+        let entries = statement.index_cursor(table, index, &self.range, self.direction)?;
+        Ok(Some((entries, statement.row_keys(table, index)?)))
     }
 }
 
-/// A column that rows are ordered by.
+/// A term that rows are ordered by.
 #[derive(Clone, Copy, Debug)]
-pub struct OrderedColumn {
-    pub column: ColumnId,
+pub struct OrderedTerm {
+    pub term: ColumnId,
     pub options: SortOptions,
-    /// rows with NULL in the column are not wanted
+    /// rows with NULL in it are not wanted
     pub skips_null: bool,
 }
 
 impl Access {
-    /// A walk that comes to the rows of the scan in this order, which has a column at least.
-    pub fn walk(&self, order: &[OrderedColumn]) -> Result<Option<Walk>> {
-        let is_over_columns =
-            |index: &&IndexDef| index.parts.iter().all(|p| column_of(p).is_some());
-        let indexes = self.usable().filter(is_over_columns);
+    /// A walk that comes to the rows of the scan in this order, which has a term at least.
+    pub fn walk(&self, order: &[OrderedTerm]) -> Result<Option<Walk>> {
+        let indexes = self.usable();
         let found = indexes.filter_map(|index| Some((index, self.order_of(index, order)?)));
         // The more parts are equal, the fewer entries are walked over in vain.
         match found.max_by_key(|(_, (fixed, _))| *fixed) {
@@ -65,12 +58,12 @@ impl Access {
 
     /// How many leading parts of `index` are equal in all rows, and the direction in which the
     /// next ones have the order.
-    fn order_of(&self, index: &IndexDef, order: &[OrderedColumn]) -> Option<(usize, Direction)> {
+    fn order_of(&self, index: &IndexDef, order: &[OrderedTerm]) -> Option<(usize, Direction)> {
         let first = order.first()?;
         let parts = &index.parts;
         let fixed = parts
             .iter()
-            .position(|p| column_of(p) == Some(first.column))?;
+            .position(|part| self.terms.id_of(part) == Some(first.term))?;
         let (equal, rest) = parts.split_at_checked(fixed)?;
         if rest.len() < order.len() || !equal.iter().all(|part| self.only_value(part).is_some()) {
             return None;
@@ -86,9 +79,9 @@ impl Access {
     }
 
     /// The direction in which a part has the wanted order.
-    fn direction_of(&self, part: &IndexPart, wanted: &OrderedColumn) -> Option<Direction> {
-        let column = self.table.column_by_id(wanted.column)?;
-        let known = self.condition.columns.get(&wanted.column);
+    fn direction_of(&self, part: &IndexPart, wanted: &OrderedTerm) -> Option<Direction> {
+        let column = self.terms.columns().column_by_id(wanted.term)?;
+        let known = self.condition.columns.get(&wanted.term);
         let has_null = !column.not_null && !wanted.skips_null && known.is_none_or(|k| k.null);
         let SortOptions {
             descending,
@@ -101,12 +94,12 @@ impl Access {
             true => Direction::Forward,
             false => Direction::Backward,
         };
-        (fits && column_of(part) == Some(wanted.column)).then_some(direction)
+        (fits && self.terms.id_of(part) == Some(wanted.term)).then_some(direction)
     }
 
     /// The one value that a part has in all rows of the scan.
     fn only_value(&self, part: &IndexPart) -> Option<Value> {
-        let values = self.condition.columns.get(&column_of(part)?)?;
+        let values = self.condition.columns.get(&self.terms.id_of(part)?)?;
         match (values.null, values.values.as_slice()) {
             (true, []) => Some(Value::Null),
             (false, [one]) => one.point().cloned(),
@@ -119,7 +112,7 @@ impl Access {
         index: &IndexDef,
         fixed: usize,
         direction: Direction,
-        order: &[OrderedColumn],
+        order: &[OrderedTerm],
     ) -> Result<Walk> {
         let keys = self.statement.index_keys(&self.indexed, index.id)?;
         let equal: Vec<Value> = index
@@ -130,7 +123,7 @@ impl Access {
             .collect();
         let next = index.parts.get(fixed).zip(order.first());
         let range = next.and_then(|(part, first)| {
-            let known = self.condition.columns.get(&first.column);
+            let known = self.condition.columns.get(&first.term);
             let known = known
                 .cloned()
                 .or(first.skips_null.then(Intervals::not_null))?;
@@ -141,14 +134,14 @@ impl Access {
                 true => keys.range(&equal, upper.as_ref(), lower.as_ref()),
             })
         });
-        let names = order.iter().filter_map(|wanted| {
-            let name = &self.table.column_by_id(wanted.column)?.name;
+        let names = order.iter().map(|wanted| {
+            let name = self.terms.text(wanted.term);
             let suffix = if wanted.options.descending {
                 " DESC"
             } else {
                 ""
             };
-            Some(format!("{name}{suffix}"))
+            format!("{name}{suffix}")
         });
         let names: Vec<String> = names.collect();
         Ok(Walk {
@@ -156,9 +149,7 @@ impl Access {
             index: index.id,
             range: range.unwrap_or_else(|| keys.prefix(&equal)),
             direction,
-            columns: index.parts.iter().filter_map(column_of).collect(),
             text: format!("{} (order {})", index.name, names.join(", ")),
-            keys,
         })
     }
 

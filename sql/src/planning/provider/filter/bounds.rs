@@ -16,6 +16,7 @@ use strandline_base::{SqlType, Value};
 use strandline_column::types;
 use strandline_engine::catalog::{ColumnDef, TableDef};
 use strandline_engine::{ColumnPredicate, CompareOp};
+use strandline_semantics::functions::trimmed_of_blanks;
 
 const DAY_US: i128 = 86_400_000_000;
 
@@ -62,6 +63,8 @@ pub fn collect(filter: &Expr, def: &TableDef, bounds: &mut Vec<ColumnPredicate>)
             escape_char: None,
             case_insensitive,
         }) => {
+            // What a text begins with stands at its beginning with its trailing blanks as well.
+            let expr = trimmed_of_blanks(expr).unwrap_or(expr);
             if !case_insensitive && let Some(column) = column_of(expr, def) {
                 bounds.extend(
                     constant(pattern)
@@ -267,7 +270,8 @@ fn other_value(t: SqlType, value: &ScalarValue) -> Option<Value> {
         (SqlType::Real, S::Float32(Some(v))) if !v.is_nan() => Some(Value::Real(*v)),
         (SqlType::Double, S::Float64(Some(v))) if !v.is_nan() => Some(Value::Double(*v)),
         (
-            SqlType::Text | SqlType::Varchar(_) | SqlType::Json,
+            // Literals beside char(n) are padded as the stored values are.
+            SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json,
             S::Utf8(Some(v)) | S::Utf8View(Some(v)) | S::LargeUtf8(Some(v)),
         ) => Some(Value::Text(v.as_str().into())),
         (SqlType::Bytea, S::Binary(Some(v)) | S::BinaryView(Some(v)) | S::LargeBinary(Some(v))) => {

@@ -26,6 +26,7 @@ use strandline_base::{ColumnId, Error, Result};
 use strandline_engine::catalog::TableDef;
 use strandline_engine::{ColumnPredicate, RowFilter};
 use strandline_semantics::error::{convert, raise};
+use strandline_semantics::functions::trimmed_of_blanks;
 
 #[cfg(test)]
 mod tests;
@@ -185,6 +186,8 @@ pub fn is_pushable(expr: &Expr, def: &TableDef, schema: &Schema) -> bool {
                 && expression_type(&cast.expr, schema)
                     .is_some_and(|from| is_lossless(&from, cast.field.data_type()))
         }
+        // char(n) without its trailing blanks
+        Expr::ScalarFunction(_) => trimmed_of_blanks(expr).is_some_and(|inner| all(&[inner])),
         _ => false,
     }
 }

@@ -8,10 +8,10 @@
 //! node above ([`crate::planning::planner`]) then drops the rows so far and runs another plan.
 
 use super::ScanExec;
-use super::fetch::{FetchedRows, Fetcher};
+use super::fetch::Fetcher;
 use super::source::Source;
 use crate::planning::one_input::no_input;
-use crate::planning::provider::access::{OrderedColumn, Walk};
+use crate::planning::provider::access::{OrderedTerm, Walk};
 use crate::runtime::blocking::in_place;
 use datafusion::arrow::array::{RecordBatch, UInt32Array};
 use datafusion::arrow::compute::{SortOptions, concat_batches, take_record_batch};
@@ -19,6 +19,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::Result as PlanResult;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{
     Boundedness, ChildrenPropertiesMode, EmissionType, ReplaceChildrenOptions,
@@ -33,10 +34,8 @@ use datafusion::physical_plan::{
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use strandline_base::{Error, Result, RowId};
-use strandline_column::types::value_at;
-use strandline_engine::IndexRows;
-use strandline_engine::KeyBytes;
+use strandline_base::{Result, RowId};
+use strandline_engine::{IndexRows, KeyBytes, RowKeys};
 use strandline_semantics::error::{from_arrow, raise};
 
 /// The least entries of the first chunk; each further chunk has twice as many.
@@ -73,28 +72,28 @@ impl ScanExec {
         access.is_some_and(|access| access.is_ordered())
     }
 
-    /// The first `rows` rows of the scan, or a few more, ordered by columns of its output. None: no
-    /// index has the order, or a sort is cheaper.
+    /// The first `rows` rows of the scan, or a few more, ordered by expressions over its output.
+    /// None: no index has the order, or a sort is cheaper.
     pub fn in_order(
         &self,
-        order: &[(usize, SortOptions)],
+        order: &[(Arc<dyn PhysicalExpr>, SortOptions)],
         rows: usize,
     ) -> Result<Option<IndexWalkExec>> {
         let order = order
             .iter()
-            .map(|(at, options)| self.ordered_column(*at, *options, false));
+            .map(|(by, options)| self.ordered_term(by, *options, false));
         match order.collect::<Option<Vec<_>>>() {
             Some(order) => self.walking(&[order], Wanted::Rows(rows)),
             None => Ok(None),
         }
     }
 
-    /// For each of `ends`, a column of the output, a row with the column's least value (true: its
-    /// greatest). There is no row for a column with only NULLs.
-    pub fn ends(&self, ends: &[(usize, bool)]) -> Result<Option<IndexWalkExec>> {
-        let ends = ends.iter().map(|(at, greatest)| {
+    /// For each of `ends`, an expression over the output, a row with its least value (true: its
+    /// greatest). There is no row for an expression that is always NULL.
+    pub fn ends(&self, ends: &[(Arc<dyn PhysicalExpr>, bool)]) -> Result<Option<IndexWalkExec>> {
+        let ends = ends.iter().map(|(of, greatest)| {
             let options = SortOptions::new(*greatest, false);
-            Some(vec![self.ordered_column(*at, options, true)?])
+            Some(vec![self.ordered_term(of, options, true)?])
         });
         match ends.collect::<Option<Vec<_>>>() {
             Some(orders) => self.walking(&orders, Wanted::First),
@@ -102,15 +101,18 @@ impl ScanExec {
         }
     }
 
-    fn ordered_column(
+    fn ordered_term(
         &self,
-        at: usize,
+        by: &Arc<dyn PhysicalExpr>,
         options: SortOptions,
         skips_null: bool,
-    ) -> Option<OrderedColumn> {
-        let column = *self.source.columns.get(at)?;
-        Some(OrderedColumn {
-            column,
+    ) -> Option<OrderedTerm> {
+        let term = match by.downcast_ref::<Column>() {
+            Some(column) => *self.source.columns.get(column.index())?,
+            None => self.source.access.as_ref()?.term(by, &self.schema)?,
+        };
+        Some(OrderedTerm {
+            term,
             options,
             skips_null,
         })
@@ -118,7 +120,7 @@ impl ScanExec {
 
     fn walking(
         &self,
-        orders: &[Vec<OrderedColumn>],
+        orders: &[Vec<OrderedTerm>],
         wanted: Wanted,
     ) -> Result<Option<IndexWalkExec>> {
         let Some(access) = self.source.access.as_ref().filter(|_| self.limit.is_none()) else {
@@ -241,10 +243,8 @@ struct Walker {
 
 /// A running walk.
 struct OpenWalk {
-    /// its position among the walks
-    number: usize,
-    /// None: the index has been dropped
-    entries: Option<IndexRows>,
+    /// the entries, and the computation of rows' keys; None: the index has been dropped
+    entries: Option<(IndexRows, RowKeys)>,
     fetcher: Fetcher,
     chunk: usize,
     is_at_end: bool,
@@ -294,11 +294,10 @@ impl Walker {
     fn open_walk(&self, number: usize, rows: usize) -> Result<OpenWalk> {
         let source = &self.source;
         source.open()?;
-        let walk = &self.walks[number];
-        let entries = walk.entries(&source.statement)?;
-        let fetcher = Fetcher::new(source.clone(), self.schema.clone(), &walk.columns)?;
+        let entries = self.walks[number].entries(&source.statement)?;
+        let columns = entries.as_ref().map_or(&[][..], |(_, keys)| keys.columns());
+        let fetcher = Fetcher::new(source.clone(), self.schema.clone(), columns)?;
         Ok(OpenWalk {
-            number,
             entries,
             fetcher,
             chunk: rows.clamp(CHUNK_MIN, CHUNK_MAX),
@@ -311,7 +310,7 @@ impl Walker {
         let mut chunk = Vec::new();
         while !walk.is_at_end {
             self.source.check_cancelled()?;
-            let Some(entries) = walk.entries.as_mut().filter(|_| self.left > 0) else {
+            let Some((entries, keys)) = walk.entries.as_mut().filter(|_| self.left > 0) else {
                 self.gave_up.store(true, Ordering::Relaxed);
                 return Ok(None);
             };
@@ -324,7 +323,7 @@ impl Walker {
                 self.gave_up.store(true, Ordering::Relaxed);
                 return Ok(None);
             }
-            let batch = self.rows_of(walk, &chunk)?;
+            let batch = self.rows_of(&walk.fetcher, keys, &chunk)?;
             if batch.num_rows() > 0 {
                 return Ok(Some(batch));
             }
@@ -333,44 +332,32 @@ impl Walker {
     }
 
     /// The rows to keep of a chunk of entries, in the chunk's order.
-    fn rows_of(&self, walk: &OpenWalk, chunk: &[(KeyBytes, RowId)]) -> Result<RecordBatch> {
+    fn rows_of(
+        &self,
+        fetcher: &Fetcher,
+        keys: &RowKeys,
+        chunk: &[(KeyBytes, RowId)],
+    ) -> Result<RecordBatch> {
         let mut ids: Vec<RowId> = chunk.iter().map(|(_, row)| *row).collect();
         ids.sort_unstable();
         ids.dedup();
-        let fetcher = &walk.fetcher;
         let rows = fetcher.fetch(&ids)?;
         let passing = fetcher.passing(&rows)?;
-        let keys = self.keys_of(walk, &rows)?;
+        let columns = keys.columns().iter().map(|id| fetcher.column(&rows, *id));
+        let keys = keys.of_rows(&columns.collect::<Result<Vec<_>>>()?, rows.ids.len())?;
         let mut places = Vec::with_capacity(chunk.len());
         for (key, row) in chunk {
             let Ok(at) = rows.ids.binary_search(row) else {
                 continue;
             };
             let passes = passing.as_ref().is_none_or(|passing| passing.value(at));
-            if passes && keys.get(at) == Some(key) {
+            let has_key = keys.get(at).is_some_and(|own| own.as_ref() == Some(key));
+            if passes && has_key {
                 places.push(at as u32);
             }
         }
         self.rechecked.add(chunk.len() - places.len());
         let output = fetcher.output(&rows)?;
         take_record_batch(&output, &UInt32Array::from(places)).map_err(|e| from_arrow(&e))
-    }
-
-    /// The keys of the rows' visible versions.
-    fn keys_of(&self, walk: &OpenWalk, rows: &FetchedRows) -> Result<Vec<KeyBytes>> {
-        let Walk { keys, columns, .. } = &self.walks[walk.number];
-        let mut parts = Vec::with_capacity(columns.len());
-        for id in columns {
-            let column = self.source.table.column_by_id(*id);
-            let column = column.ok_or_else(|| Error::internal("an index of other columns"))?;
-            parts.push((column.sql_type, walk.fetcher.column(rows, *id)?));
-        }
-        let mut values = Vec::with_capacity(parts.len());
-        let encoded = (0..rows.ids.len()).map(|row| {
-            values.clear();
-            values.extend(parts.iter().map(|(t, array)| value_at(*t, array, row)));
-            keys.encode(&values)
-        });
-        Ok(encoded.collect())
     }
 }

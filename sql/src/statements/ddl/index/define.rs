@@ -1,9 +1,9 @@
 //! The definition of an index from CREATE INDEX.
 
 use super::options;
-use crate::execution::expressions::{self, Role};
 use crate::parse::{index_names, names};
 use crate::planning::context::StatementContext;
+use crate::planning::expressions::{self, Role};
 use crate::planning::provider::table_schema::condition_schema;
 use crate::statements::ddl::refusals::{is_subquery, refuse_aggregates};
 use datafusion::logical_expr::Expr as Plan;
@@ -117,15 +117,17 @@ fn part(context: &StatementContext, table: &TableDef, written: &IndexColumn) -> 
         IndexValue::Column(id) => table.column_by_id(*id).map(|column| column.sql_type),
         IndexValue::Expression(expression) => Some(expression.sql_type),
     };
+    let mut operator_class = None;
     if let Some(sql_type) = sql_type {
         check_type(sql_type)?;
-        check_operator_class(sql_type, written.operator_class.as_ref())?;
+        operator_class = self::operator_class(sql_type, written.operator_class.as_ref())?;
     }
     let descending = written.column.options.asc == Some(false);
     Ok(IndexPart {
         value,
         descending,
         nulls_first: written.column.options.nulls_first.unwrap_or(descending),
+        operator_class,
     })
 }
 
@@ -278,11 +280,11 @@ fn check_collation(collation: &ObjectName) -> Result<()> {
     .with_hint("Text compares by bytes (collation \"C\")."))
 }
 
-/// Accepts PostgreSQL's operator class of the type. For texts the classes that compare bytes are
-/// accepted too, because texts always compare by bytes here.
-fn check_operator_class(sql_type: SqlType, class: Option<&ObjectName>) -> Result<()> {
+/// Accepts PostgreSQL's operator class of the type; None: it is the default class. For texts the
+/// classes that compare bytes are accepted too, because texts always compare by bytes here.
+fn operator_class(sql_type: SqlType, class: Option<&ObjectName>) -> Result<Option<String>> {
     let Some(class) = class else {
-        return Ok(());
+        return Ok(None);
     };
     let parts = names::parts(class)?;
     let name = parts.last().map_or("", String::as_str);
@@ -310,8 +312,9 @@ fn check_operator_class(sql_type: SqlType, class: Option<&ObjectName>) -> Result
         SqlType::Uuid => &["uuid_ops"],
         _ => &[],
     };
-    if known.contains(&name) {
-        return Ok(());
+    // The default stands first.
+    if let Some(at) = known.iter().position(|known| *known == name) {
+        return Ok((at > 0).then(|| name.to_string()));
     }
     if name.ends_with("_ops") && ALL_CLASSES.contains(&name) {
         return Err(Error::invalid(

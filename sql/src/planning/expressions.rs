@@ -12,7 +12,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
-use datafusion::sql::sqlparser::ast::ExprWithAlias;
+use datafusion::sql::sqlparser::ast::{self, ExprWithAlias};
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlType};
 use strandline_semantics as semantics;
@@ -28,8 +28,16 @@ pub(crate) enum Role {
 }
 
 /// The expression `text` with its names resolved over `schema`.
-pub(super) fn plan(text: &str, schema: &DFSchema, state: &SessionState) -> Result<Expr> {
-    let mut parsed = parse::expression(text)?;
+pub(crate) fn plan(text: &str, schema: &DFSchema, state: &SessionState) -> Result<Expr> {
+    plan_parsed(parse::expression(text)?, schema, state)
+}
+
+/// A parsed expression with its names resolved over `schema`.
+pub(crate) fn plan_parsed(
+    mut parsed: ast::Expr,
+    schema: &DFSchema,
+    state: &SessionState,
+) -> Result<Expr> {
     semantics::sql::normalize(&mut parsed)?;
     let parsed = ExprWithAlias {
         expr: parsed,
@@ -93,18 +101,27 @@ pub(crate) fn type_of(expr: &Expr, schema: &DFSchema) -> Result<SqlType> {
     }
 }
 
-/// The evaluator of an analyzed expression over `schema`.
-pub(super) fn compile(
+/// An analyzed expression over `schema` with its constants folded.
+pub(crate) fn simplify(
     expr: Expr,
     schema: &DFSchemaRef,
     state: &SessionState,
-) -> Result<Arc<dyn PhysicalExpr>, DataFusionError> {
+) -> Result<Expr, DataFusionError> {
     let context = SimplifyContext::builder()
         .with_schema(schema.clone())
         .with_config_options(state.config_options().clone())
         .with_query_execution_start_time(state.execution_props().query_execution_start_time)
         .build();
-    let expr = ExprSimplifier::new(context).simplify(expr)?;
+    ExprSimplifier::new(context).simplify(expr)
+}
+
+/// The evaluator of an analyzed expression over `schema`.
+pub(crate) fn compile(
+    expr: Expr,
+    schema: &DFSchemaRef,
+    state: &SessionState,
+) -> Result<Arc<dyn PhysicalExpr>, DataFusionError> {
+    let expr = simplify(expr, schema, state)?;
     create_physical_expr(
         &expr,
         schema,
