@@ -1,6 +1,7 @@
 use super::*;
 use crate::lineage::Shared;
 use crate::lineage::horizon::Horizon;
+use crate::update_run::{RunWriter, UpdateCodec};
 use std::sync::atomic::AtomicU64;
 use strandline_base::{ManualClock, SqlState, SqlType, StorageId};
 use strandline_device::MemoryDevice;
@@ -213,4 +214,120 @@ fn reads_of_a_row_are_random_and_those_of_a_scan_sequential() {
     assert!(random > 0 && sequential == 0, "{random}, {sequential}");
     chunk.blocks(0..1, None).expect("blocks");
     assert_eq!(reads(), [random, 1]);
+}
+
+/// One pass gives what a read per version gives, wherever the row's records are: in the tail, in
+/// runs, in both.
+#[test]
+fn a_row_s_versions_are_those_that_reads_find() {
+    for seed in 0..60 {
+        let mut rng = strandline_base::rng::Rng::new(seed);
+        let (lineage, row) = storage();
+        let (mut times, mut persisted, mut last) = (vec![1], 0, 60);
+        for ts in 2..60 {
+            match rng.below(8) {
+                0 => {
+                    persist(&lineage, row, persisted, ts - 1);
+                    persisted = ts - 1;
+                    merge(&lineage, row, ts - 1);
+                }
+                1 => {
+                    persist(&lineage, row, persisted, ts - 1);
+                    persisted = ts - 1;
+                }
+                2..=5 => {
+                    set(&lineage, row, ColumnId(rng.below(3) as u32), ts);
+                    times.push(ts);
+                }
+                6 => set(&lineage, NEIGHBOUR, ColumnId(1), ts),
+                _ => {}
+            }
+        }
+        if rng.one_in(2) {
+            let outcome = lineage.write(row, Change::Delete, &writer(60), &mut Vec::new());
+            assert!(matches!(outcome, Ok(WriteOutcome::Done(_))));
+            (times, last) = ([times, vec![60]].concat(), 59);
+        }
+        if rng.one_in(2) {
+            persist(&lineage, row, persisted, 60);
+            merge(&lineage, row, 60);
+        }
+        let mut found = Vec::new();
+        let any = versions::VersionBounds::AnyChange;
+        let mut visit = |v: versions::RowVersion<'_>| {
+            found.push((v.from, v.to, v.values.to_vec()));
+            Ok(())
+        };
+        lineage
+            .visit_versions(row, &ALL, any, &mut visit)
+            .expect("visited");
+        let ends = times
+            .iter()
+            .skip(1)
+            .map(|ts| Some(CommitTs(*ts)))
+            .chain([None]);
+        let expected = times.iter().zip(ends).filter(|(ts, _)| **ts <= last);
+        let expected: Vec<_> = expected
+            .map(|(&ts, to)| (CommitTs(ts), to, read_at(&lineage, row, ts)))
+            .collect();
+        assert_eq!(found, expected, "seed {seed}");
+
+        // Of one column: the versions that changes of others began are one.
+        let (one, wanted) = ([ColumnId(1)], versions::VersionBounds::WantedChange);
+        let mut found = Vec::new();
+        let mut visit = |v: versions::RowVersion<'_>| {
+            found.push((v.from, v.values[0].clone()));
+            Ok(())
+        };
+        lineage
+            .visit_versions(row, &one, wanted, &mut visit)
+            .expect("visited");
+        found.dedup_by(|a, b| a.1 == b.1);
+        let mut expected: Vec<_> = expected
+            .into_iter()
+            .map(|(ts, _, v)| (ts, v[1].clone()))
+            .collect();
+        expected.dedup_by(|a, b| a.1 == b.1);
+        assert_eq!(found, expected, "seed {seed}");
+    }
+}
+
+fn read_at(lineage: &Lineage, row: RowId, ts: u64) -> Vec<Value> {
+    let at = Visibility {
+        ts: CommitTs(ts),
+        ..newest()
+    };
+    let mut out = vec![Value::Null; 3];
+    assert!(
+        lineage.read(row, &at, &ALL, &mut out).expect("read"),
+        "at {ts}"
+    );
+    out
+}
+
+/// Writes what was committed after `from` and up to `through` as a run.
+fn persist(lineage: &Arc<Lineage>, row: RowId, from: u64, through: u64) {
+    if from == through {
+        return;
+    }
+    let range = lineage.range(row.range()).expect("the row's range");
+    let version = range.load_full();
+    let pending = lineage.pending_records(range.no(), &version, CommitTs(through), true, 3);
+    let id = lineage.shared.new_file_id();
+    let (files, name) = (&lineage.shared.files, format!("run-{id}"));
+    let codec = UpdateCodec::of(&lineage.schema());
+    let mut writer = RunWriter::create(files, &name, id, codec).expect("created");
+    let (horizon, mut records) = (Horizon::new(CommitTs(0), Vec::new(), Vec::new()), 0);
+    let push = |record| {
+        records += 1;
+        writer.push(record)
+    };
+    pending.each(&horizon, push).expect("written");
+    if records > 0 {
+        let run = Arc::new(writer.finish().expect("finished"));
+        let older = lineage.runs();
+        let runs = [run].into_iter().chain(older.iter().cloned()).collect();
+        lineage.set_runs(runs);
+    }
+    lineage.note_persisted(&version, CommitTs(through));
 }
