@@ -3,9 +3,9 @@
 //! A row's old-value records go along with the first of its updates that is written (again with
 //! later ones: a duplicate is harmless, a missing one would lose history). A version that no
 //! snapshot can see, for example all but the last of one transaction, is folded into the next. A
-//! version does not repeat values of the version before it (see `history`).
+//! version does not repeat values of the version before it (see `repeats`).
 //!
-//! Records are found first, as addresses, and their values are read row by row when they are
+//! Records are found first, as addresses, and their values are read one by one when they are
 //! written: the values of all of them would take twenty times that memory, beside the writers.
 
 use crate::lineage::Lineage;
