@@ -43,12 +43,12 @@
 //!
 //! [`RowKeys`]: strandline_index::RowKeys
 
-use super::horizons::table_of;
 use crate::catalog::{KeyDef, TableDef};
 use crate::db::{Db, closed};
 use crate::store::gone_rows::{RowsByRange, gone_rows};
 use crate::store::key_sweep::Swept;
 use crate::store::{Horizon, Store, StoredIndex, StoredRange, TableStore, VersionBounds, newest};
+use std::cell::LazyCell;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -65,6 +65,7 @@ impl Db {
         let catalog = self.catalog();
         let tables = catalog.tables.values().map(|table| (table.storage, table));
         let tables: HashMap<StorageId, &Arc<TableDef>> = tables.collect();
+        let storages = LazyCell::new(|| self.catalogs.storages(self.stable()));
         for store in &stores {
             if !is_each_defined(store, tables.get(&store.id()).copied()) {
                 self.remove_dropped(store);
@@ -73,7 +74,8 @@ impl Db {
             for key in indexes.iter().filter(|key| key.is_usable()) {
                 // One sweep at a time: the other one is about the same entries.
                 if let Some(mut done) = key.sweep.done.try_lock() {
-                    any |= self.sweep_key(store, key, &ranges, &mut done, all);
+                    let table = || storages.table(store.id()).map(|table| &**table);
+                    any |= self.sweep_key((store, table), key, &ranges, &mut done, all);
                 }
             }
         }
@@ -106,9 +108,9 @@ impl Db {
         }
     }
 
-    fn sweep_key(
+    fn sweep_key<'a>(
         &self,
-        store: &Store,
+        (store, table): (&Store, impl Fn() -> Option<&'a TableDef>),
         key: &StoredIndex,
         ranges: &[StoredRange],
         done: &mut Swept,
@@ -118,8 +120,7 @@ impl Db {
         if deleted == 0 && key.sweep.left_by(through) == 0 {
             return false;
         }
-        let table = table_of(&self.catalogs.through(through), store.id());
-        let kept_from = self.kept_from(table.as_deref(), through);
+        let kept_from = self.kept_from(table(), through);
         let left = key.sweep.left_by(kept_from);
         let oldest = kept_from.min(self.txns().oldest_snapshot());
         if !all && !done.is_due(deleted + left, key.index.len() as u64, oldest) {

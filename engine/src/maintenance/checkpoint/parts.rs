@@ -9,7 +9,6 @@ use crate::catalog::TableDef;
 use crate::db::Db;
 use crate::db::set_aside::Work;
 use crate::maintenance::effort::Effort;
-use crate::maintenance::horizons::table_of;
 use crate::maintenance::outcome::{CheckpointOutcome, CheckpointReport};
 use crate::maintenance::reserve::{full_disk, is_full_disk};
 use crate::maintenance::set_aside::contained;
@@ -67,7 +66,7 @@ impl Db {
     /// Prepares the parts of the live storages, each by itself.
     pub(super) fn prepare_parts(&self, named: &Named, through: CommitTs, effort: Effort) -> Parts {
         let mut parts = Parts::new(self.device());
-        let Named { catalogs, live, .. } = named;
+        let Named { storages, live, .. } = named;
         if effort == Effort::DropsOnly {
             parts.failed.clone_from(live);
             parts.no_room = Some(full_disk());
@@ -86,7 +85,7 @@ impl Db {
                 parts.closed_off.push(store);
                 continue;
             }
-            match self.prepare_part(&store, table_of(catalogs, id).as_deref(), &terms) {
+            match self.prepare_part(&store, storages.table(id).map(|t| &**t), &terms) {
                 Ok(part) => parts.ready.extend(part),
                 Err(error) => {
                     parts.failed.insert(id);
