@@ -130,6 +130,9 @@ pub struct ManifestEdit {
     /// the change of the list
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catalogs: Option<VersionsEdit>,
+    /// tables whose counters are gone
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub identities_gone: BTreeSet<TableId>,
     /// the counters that have changed
     pub identities: Vec<(TableId, ColumnId, i64)>,
     /// the elapsed times of timestamps
@@ -227,6 +230,8 @@ impl ManifestState {
         self.log_from = edit.log_from;
         self.log_durable = edit.log_durable;
         self.next_file = edit.next_file;
+        let gone = edit.identities_gone;
+        self.identities.retain(|(table, ..)| !gone.contains(table));
         for value in edit.identities {
             let (table, column, _) = value;
             let found = self

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use strandline_base::sync::Mutex;
-use strandline_base::{CommitTs, Error, ErrorKind, Result, SqlState};
+use strandline_base::{CommitTs, Error, ErrorKind, Result, SqlState, TableId};
 use strandline_tail::change::PendingStamp;
 use strandline_txn::{
     Isolation, Looks, SnapshotGuard, StartWord, TxnSlot, TxnStatus, Visibility, lock_timeout,
@@ -390,8 +390,21 @@ impl Transaction {
             slot.abort();
         }
         undo(state, 0, &RareMark::START);
+        if state.catalog_changed {
+            self.forget_created_identities();
+        }
         self.finish(state, slot);
         undone
+    }
+
+    /// The next transaction that creates a table gets the number of one that this transaction has
+    /// created. No other creates one before this one has ended.
+    #[cold]
+    fn forget_created_identities(&self) {
+        if let Ok(newest) = self.db.catalogs.at(CommitTs::MAX) {
+            let is_older = |table: TableId| table.0 < newest.next_table;
+            self.db.identities.retain(is_older);
+        }
     }
 
     /// Undoes all changes and ends the transaction.

@@ -36,6 +36,12 @@ impl Db {
             log_durable: self.wal.durable_lsn().0,
             next_file: self.shared.next_file.load(Ordering::Relaxed),
             catalogs: VersionsEdit::between(&state.catalogs, catalogs),
+            identities_gone: state
+                .identities
+                .iter()
+                .map(|(table, ..)| *table)
+                .filter(|table| named.is_gone(*table))
+                .collect(),
             identities: state.changed_identities(self.identities.values()),
             time: moment.time.clone(),
             storages: parts

@@ -117,6 +117,7 @@ impl Db {
         let named = self.named_at(&moment);
         let mut parts = self.prepare_parts(&named, moment.through, effort);
         self.keep_logs(&mut parts, &state, &moment, effort);
+        self.identities.retain(|table| !named.is_gone(table));
         let edit = self.edit_of(&parts, &state, &moment, &named);
         let has_files = !parts.ready.is_empty() || !parts.kept_files.is_empty();
         if !has_files && edit.dropped.is_empty() && !named.pruned {
