@@ -184,7 +184,8 @@ fn a_damaged_key_column_leaves_its_table_to_scans() {
     let (file, at) = damage(&disk, &clock, "chunks-", is_key_of_t);
     let db = open_small(&disk, &clock);
     works(&db, "u");
-    let words = ["could not be built", file.as_str()];
+    let index = "the index of constraint \"t_pkey\" could not be built";
+    let words = [index, file.as_str()];
     is_refused(text(&db, "t", 0), &words);
     is_refused(insert_rows(&db, "t", 5_000..5_001), &words);
     is_refused(set(&db, "t", 0, "x"), &words);

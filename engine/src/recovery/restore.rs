@@ -288,7 +288,7 @@ impl Recovery {
                     fill(store, key, StartWord(0), self.threads, &Unobserved)
                 });
                 if let Err(failure) = filled {
-                    let failure = unusable(failure, "an index of a key");
+                    let failure = unusable(failure, &self.database.key_name(*id, &key.columns));
                     store.put_index(key.unusable_key(store, failure.clone()));
                     self.failures.push((*id, Work::BuildIndexes, failure));
                 }

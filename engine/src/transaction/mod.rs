@@ -379,6 +379,13 @@ impl Transaction {
         state.ended = true;
         self.hints.end();
         state.snapshot = None;
+        self.forget_reads();
+    }
+
+    fn forget_reads(&self) {
+        if let Some(reads) = &self.reads {
+            *reads.lock() = ReadSet::default();
+        }
     }
 
     /// Undoes all changes and ends the transaction; the memory of its records is to be released
@@ -420,9 +427,6 @@ impl Transaction {
         let undone = self.abort(&mut state, slot);
         // The owner may keep the transaction for long before it is dropped, so free its lists.
         state.redo = Vec::new();
-        if let Some(reads) = &self.reads {
-            *reads.lock() = ReadSet::default();
-        }
         self.db.note_abort();
         drop(state);
         self.release(&undone);
@@ -445,6 +449,7 @@ impl Transaction {
         state.footprint = Footprint::default();
         state.entries = EnteredKeys::default();
         state.rare = None;
+        self.forget_reads();
         // This is needed also if its commit panicked while it held the slot.
         self.release_locks(state, self.hints.own());
         if let Some(slot) = slot {
