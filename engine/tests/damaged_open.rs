@@ -266,7 +266,8 @@ fn a_table_whose_run_is_damaged_is_closed_off() {
         is_refused(set(&db, "t", 50, "x"), &words);
         is_refused(insert_rows(&db, "t", 5_000..5_001), &words);
         set(&db, "u", 1, "still written").expect("update");
-        db.checkpoint(true).expect("what t needs of the log is kept");
+        db.checkpoint(true)
+            .expect("what t needs of the log is kept");
         assert_eq!(files(&disk, "kept-").len(), 1);
         db.check_health().expect("the database serves");
         assert!(db.failing_work()[0].contains(&file));
@@ -367,6 +368,35 @@ fn a_log_is_kept_or_the_kept_log_is_whole() {
         }
     }
     assert!(kept > 0, "some faults come after the file was made");
+}
+
+/// As long as the part of the log cannot be moved, the log is kept, and that is told.
+#[test]
+fn a_log_that_cannot_be_moved_stays_and_is_told() {
+    let (disk, clock, (file, at)) = without_run();
+    let db = open_small(&disk, &clock);
+    disk.fail_write(1);
+    let error = db.checkpoint(false).expect_err("the write failed");
+    assert_eq!(error.sqlstate(), SqlState::IO_ERROR, "{error}");
+    let (count, detail) = counter(&db, "tables_behind");
+    assert_eq!(count, 1);
+    assert!(detail.contains("moving its part of the log"), "{detail}");
+    let health = db.check_health().expect_err("the log grows");
+    assert!(
+        health.message().contains("the log cannot be cut"),
+        "{health}"
+    );
+    fill_log(&db, 10);
+    db.checkpoint(false).expect_err("not tried again at once");
+    assert!(files(&disk, "wal-").len() > 8, "the log stays");
+    assert!(files(&disk, "kept-").is_empty());
+    db.checkpoint(true).expect("tried again");
+    assert_eq!(counter(&db, "tables_behind").0, 0);
+    db.check_health().expect("well");
+    assert!(files(&disk, "wal-").len() <= 4, "the log is cut");
+    drop(db);
+    disk.flip_bits(&file, at, 0x10);
+    has_everything(&open_small(&disk, &clock));
 }
 
 /// A table that was restored from its kept log is written, and closed off again before a checkpoint:

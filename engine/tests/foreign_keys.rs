@@ -389,7 +389,11 @@ fn a_statement_defers_no_more_checks_than_there_is_memory_for() {
 #[test]
 fn changes_of_parents_are_part_of_what_a_transaction_keeps() {
     const ROWS: i64 = 3000;
-    let world = World::new(ReferentialAction::NoAction, ConstraintTiming::Immediate, true);
+    let world = World::new(
+        ReferentialAction::NoAction,
+        ConstraintTiming::Immediate,
+        true,
+    );
     let kept = || {
         let counters = world.db.counters();
         let found = counters.iter().find(|c| c.0 == "transaction_bytes");
@@ -435,7 +439,11 @@ fn a_statement_changes_no_more_parents_than_there_is_memory_for() {
     let t = world.begin(Isolation::ReadCommitted);
     let statement = t.statement();
     let mut keys = 0..ROWS;
-    let error = keys.find_map(|k| statement.point_delete(&world.p, 0, &[Value::BigInt(k)]).err());
+    let error = keys.find_map(|k| {
+        statement
+            .point_delete(&world.p, 0, &[Value::BigInt(k)])
+            .err()
+    });
     let error = error.expect("too many");
     assert_eq!(error.sqlstate(), SqlState::OUT_OF_MEMORY, "{error}");
     assert!(error.to_string().contains("3/8 of memory_bytes"), "{error}");

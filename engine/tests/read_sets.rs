@@ -83,7 +83,10 @@ impl Reader {
         let t = table(&self.db);
         if beside {
             let set = [(ColumnId(2), Value::from("changed"))];
-            run(&self.db, |s| s.point_update(&t, 0, &[Value::BigInt(5)], &set)).expect("update");
+            run(&self.db, |s| {
+                s.point_update(&t, 0, &[Value::BigInt(5)], &set)
+            })
+            .expect("update");
         }
         let statement = self.txn.begin_statement()?;
         statement.point_insert(&t, &row(-1, 0, "own"))?;

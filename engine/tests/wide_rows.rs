@@ -224,7 +224,8 @@ fn several_loads_stay_within_the_share_of_all() {
         for (at, (_, _, load)) in (0..).zip(&mut loads) {
             if at > 0 || k < stopped {
                 let key = at * 1_000 + k;
-                load.append(&batch(&[(key, Some(-key), text(key))])).expect("append");
+                load.append(&batch(&[(key, Some(-key), text(key))]))
+                    .expect("append");
             }
         }
     }

@@ -120,6 +120,10 @@ mod tests {
         let mut buffer = Vec::new();
         put_frame(&mut buffer, stream, 0, 0, &payload);
         assert_eq!(buffer.len() as u64, frame_bytes(payload.len()));
-        assert!(buffer.capacity() < buffer.len() + 64, "{}", buffer.capacity());
+        assert!(
+            buffer.capacity() < buffer.len() + 64,
+            "{}",
+            buffer.capacity()
+        );
     }
 }

@@ -222,7 +222,12 @@ mod tests {
     #[test]
     fn only_names_of_kept_logs_have_a_number() {
         assert_eq!(kept_log_id(&kept_log_name(u64::MAX)), Some(u64::MAX));
-        for other in ["kept-", "kept-1", "kept-000000000000000G", "wal-0000000000000001"] {
+        for other in [
+            "kept-",
+            "kept-1",
+            "kept-000000000000000G",
+            "wal-0000000000000001",
+        ] {
             assert_eq!(kept_log_id(other), None, "{other}");
         }
     }

@@ -454,7 +454,9 @@ impl Wal {
     ) -> Result<()> {
         let extents: Vec<_> = {
             let segments = self.segments.lock();
-            let wanted = segments.iter().filter(|s| s.end() > from.0 && s.base < to.0);
+            let wanted = segments
+                .iter()
+                .filter(|s| s.end() > from.0 && s.base < to.0);
             wanted.map(Segment::extent).collect()
         };
         if extents.first().is_none_or(|first| first.start > from.0) && from < to {

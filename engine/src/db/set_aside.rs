@@ -33,6 +33,13 @@ pub(crate) enum Work {
     BuildIndexes,
 }
 
+impl Work {
+    /// Whether the log is not cut as long as this fails.
+    pub fn keeps_log(self) -> bool {
+        matches!(self, Self::WriteRecords | Self::KeepLog)
+    }
+}
+
 impl fmt::Display for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -70,7 +70,7 @@ impl Db {
             return Err(failure.context("checkpoints fail"));
         }
         let behind = self.set_aside_work();
-        if let Some(behind) = behind.iter().find(|w| w.work == Work::WriteRecords) {
+        if let Some(behind) = behind.iter().find(|w| w.work.keeps_log()) {
             let what = format!("the log cannot be cut: {}", behind.line);
             let state = behind.failure.sqlstate();
             return Err(Error::new(ErrorKind::Unavailable, state, what));

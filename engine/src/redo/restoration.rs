@@ -92,7 +92,9 @@ impl Restoration {
     pub fn key_name(&self, storage: StorageId, columns: &[ColumnId]) -> String {
         let newest = self.catalogs.last().map(|(_, newest)| newest);
         let tables = newest.iter().flat_map(|newest| newest.tables.values());
-        let keys = tables.filter(|t| t.storage == storage).flat_map(|t| &t.keys);
+        let keys = tables
+            .filter(|t| t.storage == storage)
+            .flat_map(|t| &t.keys);
         let names = keys.filter(|key| key.columns == columns);
         let names: Vec<_> = names.map(|key| format!("\"{}\"", key.name)).collect();
         match names.is_empty() {

@@ -226,12 +226,7 @@ impl<'a> Validation<'a> {
 
     /// Checks that the scans of a storage select the same of `rows`, with the same values. Each row
     /// is read once, whatever the number of scans.
-    fn check_scans(
-        &self,
-        reads: &StorageReads,
-        finder: &ScanFinder,
-        rows: &[RowId],
-    ) -> Result<()> {
+    fn check_scans(&self, reads: &StorageReads, finder: &ScanFinder, rows: &[RowId]) -> Result<()> {
         if reads.everything && !rows.is_empty() {
             return Err(self.conflict(&reads.store));
         }
@@ -280,7 +275,10 @@ impl<'a> Validation<'a> {
         let mut versions = Vec::with_capacity(2);
         for ts in [self.snapshot, CommitTs::MAX] {
             let mut values = vec![Value::Null; columns.len()];
-            if store.rows().read(row, &of_others(ts), columns, &mut values)? {
+            if store
+                .rows()
+                .read(row, &of_others(ts), columns, &mut values)?
+            {
                 versions.push(values);
             }
         }

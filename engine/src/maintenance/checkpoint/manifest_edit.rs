@@ -24,7 +24,10 @@ impl Db {
             let (through, log_from) = state.covered(*id);
             // What a kept log lacks is not in the log yet: a closed-off table takes no writes.
             let is_kept = parts.kept_logs.contains_key(id);
-            (*id, (through, if is_kept { moment.log_from } else { log_from }))
+            (
+                *id,
+                (through, if is_kept { moment.log_from } else { log_from }),
+            )
         };
         let kept_log = |id: &StorageId| {
             let log = parts.kept_logs.get(id).or_else(|| state.kept_logs.get(id));
