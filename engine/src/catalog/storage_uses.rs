@@ -8,11 +8,13 @@
 //! Invariant: two versions with the timestamps of a kept pair are the pair that was compared.
 //! Timestamps are unique, also over versions that were taken back.
 
-use crate::catalog::versions::Version;
 use crate::catalog::{Catalog, HistoryPolicy, TableDef};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use strandline_base::{CommitTs, StorageId, TableId};
+
+/// A catalog and the timestamp from which on it is valid.
+type Version = (CommitTs, Arc<Catalog>);
 
 /// How catalog versions use a storage.
 pub(crate) struct StorageUse {

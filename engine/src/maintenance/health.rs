@@ -1,7 +1,6 @@
 //! The health of background work: the outcome of each checkpoint is noted, and `/health` shows it.
 
 use crate::db::pacing::{Moment, Success};
-use crate::db::set_aside::Work;
 use crate::db::{Db, closed};
 use crate::maintenance::outcome::CheckpointOutcome;
 use std::sync::atomic::Ordering;

@@ -1,7 +1,8 @@
 use super::*;
 use crate::lineage::Shared;
+use crate::lineage::history::{Reduction, unite};
 use crate::lineage::horizon::Horizon;
-use crate::update_run::{RunWriter, UpdateCodec};
+use crate::update_run::{Run, RunWriter, UpdateCodec};
 use std::sync::atomic::AtomicU64;
 use strandline_base::{ManualClock, SqlState, SqlType, StorageId};
 use strandline_device::MemoryDevice;
@@ -225,7 +226,7 @@ fn reads_of_a_row_are_random_and_those_of_a_scan_sequential() {
 }
 
 /// One pass gives what a read per version gives, wherever the row's records are: in the tail, in
-/// runs, in both.
+/// runs, in both. Runs may lack what no moment from `oldest` on sees.
 #[test]
 fn a_row_s_versions_are_those_that_reads_find() {
     for seed in 0..60 {
@@ -260,10 +261,16 @@ fn a_row_s_versions_are_those_that_reads_find() {
             persist(&lineage, row, persisted, 60);
             merge_if_due(&lineage, row, 60);
         }
+        let oldest = if rng.one_in(2) { rng.below(60) } else { 0 };
+        reduce(&lineage, row, oldest);
+        let is_kept = |to: &Option<CommitTs>| to.is_none_or(|to| to.0 > oldest);
+        let first = |from: CommitTs| from.max(CommitTs(oldest));
         let mut found = Vec::new();
         let any = versions::VersionBounds::AnyChange;
         let mut visit = |v: versions::RowVersion<'_>| {
-            found.push((v.from, v.to, v.values.to_vec()));
+            if is_kept(&v.to) {
+                found.push((first(v.from), v.to, v.values.to_vec()));
+            }
             Ok(())
         };
         lineage
@@ -276,7 +283,9 @@ fn a_row_s_versions_are_those_that_reads_find() {
             .chain([None]);
         let expected = times.iter().zip(ends).filter(|(ts, _)| **ts <= last);
         let expected: Vec<_> = expected
-            .map(|(&ts, to)| (CommitTs(ts), to, read_at(&lineage, row, ts)))
+            .filter(|(_, to)| is_kept(to))
+            .map(|(&ts, to)| (first(CommitTs(ts)), to))
+            .map(|(from, to)| (from, to, read_at(&lineage, row, from.0)))
             .collect();
         assert_eq!(found, expected, "seed {seed}");
 
@@ -284,7 +293,9 @@ fn a_row_s_versions_are_those_that_reads_find() {
         let (one, wanted) = ([ColumnId(1)], versions::VersionBounds::WantedChange);
         let mut found = Vec::new();
         let mut visit = |v: versions::RowVersion<'_>| {
-            found.push((v.from, v.values[0].clone()));
+            if is_kept(&v.to) {
+                found.push((first(v.from), v.values[0].clone()));
+            }
             Ok(())
         };
         lineage
@@ -321,21 +332,45 @@ fn persist(lineage: &Arc<Lineage>, row: RowId, from: u64, through: u64) {
     let range = lineage.range(row.range()).expect("the row's range");
     let version = range.load_full();
     let pending = lineage.pending_records(range.no(), &version, CommitTs(through), true, 3);
-    let id = lineage.shared.new_file_id();
-    let (files, name) = (&lineage.shared.files, format!("run-{id}"));
-    let codec = UpdateCodec::of(&lineage.schema());
-    let mut writer = RunWriter::create(files, &name, id, codec).expect("created");
-    let (horizon, mut records) = (Horizon::new(CommitTs(0), Vec::new(), Vec::new()), 0);
-    let push = |record| {
-        records += 1;
-        writer.push(record)
-    };
-    pending.each(&horizon, push).expect("written");
-    if records > 0 {
-        let run = Arc::new(writer.finish().expect("finished"));
+    let horizon = Horizon::new(CommitTs(0), Vec::new(), Vec::new());
+    if let Some(run) = write_run(lineage, |push| pending.each(&horizon, push)) {
         let older = lineage.runs();
         let runs = [run].into_iter().chain(older.iter().cloned()).collect();
         lineage.set_runs(runs);
     }
     lineage.note_persisted(&version, CommitTs(through));
+}
+
+/// The run of the records that `fill` pushes; None: there are none.
+fn write_run(
+    lineage: &Lineage,
+    fill: impl FnOnce(&mut dyn FnMut(RunRecord) -> Result<()>) -> Result<()>,
+) -> Option<Arc<Run>> {
+    let id = lineage.shared.new_file_id();
+    let (files, name) = (&lineage.shared.files, format!("run-{id}"));
+    let codec = UpdateCodec::of(&lineage.schema());
+    let mut writer = RunWriter::create(files, &name, id, codec).expect("created");
+    let mut records = 0;
+    fill(&mut |record| {
+        records += 1;
+        writer.push(record)
+    })
+    .expect("written");
+    (records > 0).then(|| Arc::new(writer.finish().expect("finished")))
+}
+
+/// Unites all runs without what no moment from `oldest` on sees.
+fn reduce(lineage: &Arc<Lineage>, row: RowId, oldest: u64) {
+    let range = lineage.range(row.range()).expect("the row's range");
+    let merged_through = [(row.range(), range.load_full().base.merged_through())];
+    let horizon = Horizon::new(CommitTs(oldest), Vec::new(), Vec::new());
+    let reduction = Reduction {
+        horizon: &horizon,
+        merged_through: &merged_through.into(),
+        has_oldest: true,
+        begin: &|_| Ok(Some(CommitTs::ZERO)),
+    };
+    let runs = lineage.runs();
+    let united = write_run(lineage, |push| unite(&runs, &reduction, push));
+    lineage.set_runs(united.into_iter().collect());
 }
