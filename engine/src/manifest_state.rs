@@ -43,9 +43,33 @@ pub struct ManifestState {
     /// storages whose records could not be written, as of their last successful checkpoint
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub behind: BTreeMap<StorageId, Covered>,
+    /// log records that the log itself may lack by now, of storages that are behind
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub kept_logs: BTreeMap<StorageId, KeptLog>,
     /// dropped storages that catalog versions still have
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub forgotten: BTreeSet<StorageId>,
+}
+
+/// The log records that only one storage needs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct KeptLog {
+    /// the files, in the order of the log
+    pub files: Vec<KeptLogFile>,
+    /// they and the storage's own files have every commit up to it
+    pub through: CommitTs,
+}
+
+/// A file of a kept log.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct KeptLogFile {
+    /// its number
+    pub id: u64,
+    /// its length
+    pub bytes: u64,
+    /// data files that its records name
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub data_files: BTreeSet<u64>,
 }
 
 /// The coverage of a storage's files: they have every commit up to the timestamp, and the replay of
@@ -106,6 +130,9 @@ pub struct ManifestEdit {
     /// the change of the list
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catalogs: Option<VersionsEdit>,
+    /// tables whose counters are gone
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub identities_gone: BTreeSet<TableId>,
     /// the counters that have changed
     pub identities: Vec<(TableId, ColumnId, i64)>,
     /// the elapsed times of timestamps
@@ -117,6 +144,9 @@ pub struct ManifestEdit {
     /// the whole list
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub behind: BTreeMap<StorageId, Covered>,
+    /// the whole list
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub kept_logs: BTreeMap<StorageId, KeptLog>,
     /// the whole list
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub forgotten: BTreeSet<StorageId>,
@@ -200,6 +230,8 @@ impl ManifestState {
         self.log_from = edit.log_from;
         self.log_durable = edit.log_durable;
         self.next_file = edit.next_file;
+        let gone = edit.identities_gone;
+        self.identities.retain(|(table, ..)| !gone.contains(table));
         for value in edit.identities {
             let (table, column, _) = value;
             let found = self
@@ -225,6 +257,7 @@ impl ManifestState {
             self.storages.remove(&id);
         }
         self.behind = edit.behind;
+        self.kept_logs = edit.kept_logs;
         self.forgotten = edit.forgotten;
         Ok(())
     }
@@ -232,6 +265,15 @@ impl ManifestState {
     pub fn covered(&self, storage: StorageId) -> Covered {
         let all = (self.checkpoint_ts, self.log_from);
         self.behind.get(&storage).copied().unwrap_or(all)
+    }
+    /// The commits of a storage that its files and its kept log have; later ones are in the log.
+    pub fn kept_through(&self, storage: StorageId) -> CommitTs {
+        let kept = self.kept_logs.get(&storage).map(|log| log.through);
+        self.covered(storage).0.max(kept.unwrap_or_default())
+    }
+    /// The files of kept logs.
+    pub fn kept_log_files(&self) -> impl Iterator<Item = &KeptLogFile> {
+        self.kept_logs.values().flat_map(|log| &log.files)
     }
     /// The start of the log's replay.
     pub fn replay_from(&self) -> u64 {

@@ -98,7 +98,8 @@ impl Settings {
     pub fn range_bytes(&self) -> usize {
         (self.memory_bytes / 16).clamp(1 << 20, 64 << 20)
     }
-    /// Bytes of rows that wait or are being encoded, in all bulk loads together.
+    /// Bytes of rows that wait or are being encoded, in all bulk loads together. Each load has at
+    /// least a 128th of `memory_bytes`, also if others use up this share.
     pub fn load_bytes(&self) -> usize {
         self.memory_bytes / 8
     }

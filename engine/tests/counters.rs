@@ -123,3 +123,83 @@ fn identities_end_with_an_error() {
         assert_eq!(error.sqlstate(), SqlState::NUMERIC_VALUE_OUT_OF_RANGE);
     }
 }
+
+fn with_identity(table: &mut TableDef) {
+    table.columns[1].identity = Some(IdentityDef {
+        always: false,
+        start: 1,
+        increment: 1,
+    });
+}
+
+/// A dropped table's counters go with the last moment that has the table, also from the manifest.
+#[test]
+fn counters_of_a_dropped_table_go_with_its_history() {
+    for (history, is_kept) in [(HistoryPolicy::None, false), (HistoryPolicy::Forever, true)] {
+        let device = Arc::new(MemoryDevice::new());
+        let clock = clock();
+        let mut db = open(device.clone(), &clock).expect("open");
+        create_table(&db, history);
+        alter(&db, with_identity);
+        let dropped = table(&db);
+        let next = |db: &Db| db.next_identity(&dropped, ColumnId(1)).expect("a value");
+        for expected in 1..=3 {
+            assert_eq!(next(&db), expected);
+        }
+        insert(&db, &row(1, 3, "logs the counter"));
+        db.checkpoint(true).expect("checkpoint");
+        let txn = db.begin(TxnOptions::default()).expect("begin");
+        txn.change_catalog(&mut |catalog| {
+            catalog.tables.clear();
+            Ok(())
+        })
+        .expect("drop");
+        txn.commit().expect("commit");
+        drop(txn);
+        clock.advance(1_000_000);
+        for _ in 0..2 {
+            db.checkpoint(true).expect("checkpoint");
+        }
+        for _ in 0..2 {
+            let expected = if is_kept { 4 } else { 1 };
+            assert_eq!(next(&db), expected, "{history:?}");
+            drop(db);
+            db = open(device.clone(), &clock).expect("reopen");
+        }
+    }
+}
+
+/// A checkpoint takes no counter from a table that is being created, and a rollback does.
+#[test]
+fn counters_of_a_table_that_is_created_last_as_long_as_its_transaction() {
+    let db = open(Arc::new(MemoryDevice::new()), &clock()).expect("open");
+    let create = || {
+        let (txn, mut created) = (db.begin(TxnOptions::default()).expect("begin"), None);
+        txn.change_catalog(&mut |catalog| {
+            let columns = vec![
+                column(0, "k", SqlType::BigInt, true),
+                column(1, "a", SqlType::BigInt, false),
+            ];
+            let mut table = definition(catalog, columns, HistoryPolicy::None);
+            with_identity(&mut table);
+            created = Some(Arc::new(table.clone()));
+            catalog.put_table(table);
+            Ok(())
+        })
+        .expect("create");
+        (txn, created.expect("a definition"))
+    };
+    let next = |table: &TableDef| db.next_identity(table, ColumnId(1)).expect("a value");
+    let (txn, created) = create();
+    assert_eq!(next(&created), 1);
+    db.checkpoint(true).expect("checkpoint");
+    db.checkpoint(true).expect("checkpoint");
+    assert_eq!(next(&created), 2);
+    txn.rollback();
+    let (txn, again) = create();
+    assert_eq!(again.id, created.id);
+    assert_eq!(next(&again), 1, "another table");
+    txn.commit().expect("commit");
+    db.checkpoint(true).expect("checkpoint");
+    assert_eq!(next(&again), 2);
+}

@@ -13,6 +13,8 @@ use strandline_engine::*;
 use strandline_sim::SimDisk;
 
 const ROWS: i64 = 200;
+/// Enough for a range of their own, which the log names.
+const LOADED: i64 = 4_096;
 const UNRESTORED: &str = "tables_unrestored";
 const UNUSABLE: &str = "indexes_unusable";
 
@@ -184,7 +186,8 @@ fn a_damaged_key_column_leaves_its_table_to_scans() {
     let (file, at) = damage(&disk, &clock, "chunks-", is_key_of_t);
     let db = open_small(&disk, &clock);
     works(&db, "u");
-    let words = ["could not be built", file.as_str()];
+    let index = "the index of constraint \"t_pkey\" could not be built";
+    let words = [index, file.as_str()];
     is_refused(text(&db, "t", 0), &words);
     is_refused(insert_rows(&db, "t", 5_000..5_001), &words);
     is_refused(set(&db, "t", 0, "x"), &words);
@@ -231,7 +234,7 @@ fn with_changes(disk: &SimDisk, clock: &Arc<ManualClock>, history: HistoryPolicy
     set(&db, "t", 2, "in the log").expect("update");
     let t = named(&db, "t");
     run(&db, |s| {
-        let rows: Vec<_> = (7_000..7_100)
+        let rows: Vec<_> = (7_000..7_000 + LOADED)
             .map(|k| (k, Some(k), "loaded".into()))
             .collect();
         let mut load = s.bulk_insert(&t)?;
@@ -245,7 +248,7 @@ fn has_everything(db: &Arc<Db>) {
     assert_eq!(text(db, "t", 1).expect("read"), "in a run".into());
     assert_eq!(text(db, "t", 2).expect("read"), "in the log".into());
     assert_eq!(text(db, "t", 7_050).expect("read"), "loaded".into());
-    assert_eq!(scanned(db, "t").expect("scan"), ROWS as usize + 100);
+    assert_eq!(scanned(db, "t").expect("scan"), (ROWS + LOADED) as usize);
     assert!(db.check().expect("check").is_empty());
 }
 
@@ -265,7 +268,9 @@ fn a_table_whose_run_is_damaged_is_closed_off() {
         is_refused(set(&db, "t", 50, "x"), &words);
         is_refused(insert_rows(&db, "t", 5_000..5_001), &words);
         set(&db, "u", 1, "still written").expect("update");
-        is_refused(db.checkpoint(true), &[&file]);
+        db.checkpoint(true)
+            .expect("what t needs of the log is kept");
+        assert_eq!(files(&disk, "kept-").len(), 1);
         db.check_health().expect("the database serves");
         assert!(db.failing_work()[0].contains(&file));
         assert!(
@@ -274,10 +279,10 @@ fn a_table_whose_run_is_damaged_is_closed_off() {
                 .iter()
                 .any(|line| line.contains(&file))
         );
-        db.inspect().expect("inspect");
+        let inspection = format!("{:?}", db.inspect().expect("inspect"));
+        assert!(inspection.contains("Kept logs"), "{inspection}");
         let target = Arc::new(MemoryDevice::new()) as Arc<dyn Device>;
-        db.backup(&target, &|_| true)
-            .expect_err("files lack records");
+        is_refused(db.backup(&target, &|_| true), &["a backup needs", &file]);
         let _ = db.close();
     }
     works(&open_small(&disk.after_kill(), &clock), "u");
@@ -286,7 +291,169 @@ fn a_table_whose_run_is_damaged_is_closed_off() {
     has_everything(&db);
     db.checkpoint(true).expect("checkpoint");
     db.close().expect("close");
+    assert_eq!(files(&disk, "kept-").len(), 0);
     has_everything(&open_small(&disk, &clock));
+}
+
+/// The disk after `t` has lost a run: the run's name, its content, and the disk.
+fn without_run() -> (SimDisk, Arc<ManualClock>, (String, u64)) {
+    let (disk, clock) = (SimDisk::new(1), clock());
+    with_changes(&disk, &clock, HistoryPolicy::None);
+    let disk = disk.after_kill();
+    let is_of_t = |db: &Arc<Db>| counter(db, UNRESTORED).1.contains("public.t");
+    let place = damage(&disk, &clock, "run-", is_of_t);
+    (disk, clock, place)
+}
+
+/// Many segments of the log are filled by `u`.
+fn fill_log(db: &Arc<Db>, rounds: u32) {
+    for round in 0..rounds {
+        for k in 0..ROWS {
+            set(db, "u", k, &format!("{round} of {k} {}", "x".repeat(300))).expect("update");
+        }
+    }
+}
+
+/// The first checkpoint after the opening, with a crash, or with a failure, at each of its
+/// operations: nothing of `t` is lost, wherever that happens, and the next checkpoint does the work.
+#[test]
+fn a_log_is_kept_or_the_kept_log_is_whole() {
+    let (ready, clock, (file, at)) = without_run();
+    fill_log(&open_small(&ready, &clock), 5);
+    let faults: [(&str, fn(&SimDisk, u64)); 4] = [
+        ("crash", |disk, n| disk.crash_at(disk.operations() + n)),
+        ("write", |disk, n| disk.fail_write(n)),
+        ("sync", |disk, n| disk.fail_sync(n)),
+        ("operation", |disk, n| disk.fail_operation(n)),
+    ];
+    let mut kept = 0;
+    for (kind, fault) in faults {
+        for n in 1.. {
+            let disk = ready.after_kill();
+            let db = open_small(&disk, &clock);
+            let count = |disk: &SimDisk| match kind {
+                "write" => disk.writes(),
+                "sync" => disk.syncs(),
+                _ => disk.operations(),
+            };
+            let before = count(&disk);
+            fault(&disk, n);
+            let outcome = db.checkpoint(false);
+            if count(&disk) < before + n {
+                outcome.expect("nothing has failed");
+                assert!(files(&disk, "wal-").len() <= 4, "the log is cut");
+                break;
+            }
+            drop(db);
+            for seed in 0..if kind == "crash" { 2 } else { 1 } {
+                let what = format!("{kind} {n}, crash {seed}: {outcome:?}");
+                let crashed = disk.after_crash(seed);
+                kept += files(&crashed, "kept-").len();
+                let mended = crashed.after_kill();
+                mended.flip_bits(&file, at, 0x10);
+                has_everything(&open_small(&mended, &clock));
+
+                let db = open_small(&crashed, &clock);
+                text(&db, "t", 1).expect_err(&what);
+                db.checkpoint(false).expect(&what);
+                assert!(files(&crashed, "wal-").len() <= 4, "{what}");
+                assert_eq!(files(&crashed, "kept-").len(), 1, "{what}");
+                drop(db);
+                crashed.flip_bits(&file, at, 0x10);
+                let db = open_small(&crashed, &clock);
+                has_everything(&db);
+                db.checkpoint(true).expect(&what);
+                assert_eq!(files(&crashed, "kept-").len(), 0, "{what}");
+                drop(db);
+                has_everything(&open_small(&crashed, &clock));
+            }
+        }
+    }
+    assert!(kept > 0, "some faults come after the file was made");
+}
+
+/// As long as the part of the log cannot be moved, the log is kept, and that is told.
+#[test]
+fn a_log_that_cannot_be_moved_stays_and_is_told() {
+    let (disk, clock, (file, at)) = without_run();
+    let db = open_small(&disk, &clock);
+    disk.fail_write(1);
+    let error = db.checkpoint(false).expect_err("the write failed");
+    assert_eq!(error.sqlstate(), SqlState::IO_ERROR, "{error}");
+    let (count, detail) = counter(&db, "tables_behind");
+    assert_eq!(count, 1);
+    assert!(detail.contains("moving its part of the log"), "{detail}");
+    let health = db.check_health().expect_err("the log grows");
+    assert!(
+        health.message().contains("the log cannot be cut"),
+        "{health}"
+    );
+    fill_log(&db, 10);
+    db.checkpoint(false).expect_err("not tried again at once");
+    assert!(files(&disk, "wal-").len() > 8, "the log stays");
+    assert!(files(&disk, "kept-").is_empty());
+    db.checkpoint(true).expect("tried again");
+    assert_eq!(counter(&db, "tables_behind").0, 0);
+    db.check_health().expect("well");
+    assert!(files(&disk, "wal-").len() <= 4, "the log is cut");
+    drop(db);
+    disk.flip_bits(&file, at, 0x10);
+    has_everything(&open_small(&disk, &clock));
+}
+
+/// A table that was restored from its kept log is written, and closed off again before a checkpoint:
+/// the second part of its log is kept beside the first.
+#[test]
+fn a_kept_log_grows_by_what_was_written_between_two_closures() {
+    let (disk, clock, (file, at)) = without_run();
+    for (round, text) in ["first", "second", "third"].into_iter().enumerate() {
+        let db = open_small(&disk, &clock);
+        db.checkpoint(false).expect("checkpoint");
+        assert_eq!(files(&disk, "kept-").len(), 1 + round);
+        drop(db);
+        disk.flip_bits(&file, at, 0x10);
+        let db = open_small(&disk, &clock);
+        set(&db, "t", 3 + round as i64, text).expect("update");
+        drop(db);
+        disk.flip_bits(&file, at, 0x10);
+    }
+    disk.flip_bits(&file, at, 0x10);
+    for _ in 0..2 {
+        let db = open_small(&disk, &clock);
+        has_everything(&db);
+        for (k, expected) in [(3, "first"), (4, "second"), (5, "third")] {
+            assert_eq!(text(&db, "t", k).expect("read"), expected.into());
+        }
+        db.checkpoint(true).expect("checkpoint");
+    }
+    assert_eq!(files(&disk, "kept-").len(), 0);
+}
+
+/// Damage to a kept log closes the table off as its run did; put back, it has everything. Files
+/// that only it names stay.
+#[test]
+fn a_damaged_kept_log_is_told_and_can_be_put_back() {
+    let (disk, clock, (file, at)) = without_run();
+    let db = open_small(&disk, &clock);
+    db.checkpoint(false).expect("checkpoint");
+    drop(db);
+    disk.flip_bits(&file, at, 0x10);
+    let kept = files(&disk, "kept-").remove(0);
+    let content = disk.content(&kept).expect("a file");
+    for at in [8, 20, 30, 70, 90, content.len() as u64 / 2] {
+        disk.flip_bits(&kept, at, 0x10);
+        let db = open_small(&disk, &clock);
+        let error = text(&db, "t", 1).expect_err("closed off");
+        assert!(error.message().contains(&kept), "{error}");
+        set(&db, "u", 1, "still written").expect("update");
+        db.checkpoint(true).expect("the log is cut");
+        let found = db.check().expect("check");
+        assert!(found.iter().any(|line| line.contains(&kept)), "{found:?}");
+        drop(db);
+        disk.flip_bits(&kept, at, 0x10);
+    }
+    let db = open_small(&disk, &clock);
+    has_everything(&db);
 }
 
 #[test]
@@ -304,14 +471,13 @@ fn drop_a_table_without_its_run(history: HistoryPolicy) {
     let db = open_small(&disk, &clock);
     assert_eq!(counter(&db, UNRESTORED).0, 1);
     text(&db, "t", 1).expect_err("refused");
-    // The log is kept for it.
-    for round in 0..10 {
-        for k in 0..ROWS {
-            set(&db, "u", k, &format!("{round} of {k} {}", "x".repeat(300))).expect("update");
-        }
-        db.checkpoint(true).expect_err("t is behind");
+    // Its part of the log is kept, and the log is cut.
+    for _ in 0..3 {
+        fill_log(&db, 10);
+        db.checkpoint(true).expect("checkpoint");
+        assert!(files(&disk, "wal-").len() <= 4, "the log is cut");
+        assert_eq!(files(&disk, "kept-").len(), 1);
     }
-    assert!(files(&disk, "wal-").len() > 8);
     change(&db, &|catalog| {
         let mut table = TableDef::clone(catalog.table("public", "t").expect("table"));
         table.name = "lost".into();
@@ -325,6 +491,7 @@ fn drop_a_table_without_its_run(history: HistoryPolicy) {
     .expect("drop");
     db.checkpoint(true).expect("nothing is behind");
     db.checkpoint(true).expect("the log is cut");
+    assert_eq!(files(&disk, "kept-").len(), 0);
     assert_eq!(counter(&db, UNRESTORED), (0, String::new()));
     db.check_health().expect("well");
     assert!(files(&disk, "wal-").len() <= 4, "the log is cut");

@@ -386,6 +386,77 @@ fn a_statement_defers_no_more_checks_than_there_is_memory_for() {
     world.assert_no_orphan();
 }
 
+/// What an open transaction keeps has the changes that wait for the checks at their statement's end.
+#[test]
+fn changes_of_parents_are_part_of_what_a_transaction_keeps() {
+    const ROWS: i64 = 3000;
+    let world = World::new(
+        ReferentialAction::NoAction,
+        ConstraintTiming::Immediate,
+        true,
+    );
+    let kept = || {
+        let counters = world.db.counters();
+        let found = counters.iter().find(|c| c.0 == "transaction_bytes");
+        found.expect("a counter").1 as i64
+    };
+    let t = world.begin(Isolation::ReadCommitted);
+    let keys = || 10..10 + ROWS;
+    keys().for_each(|k| t.parent(k).expect("parent"));
+    keys().for_each(|k| t.child(k, k).expect("child"));
+    t.commit().expect("commit");
+    let t = world.begin(Isolation::ReadCommitted);
+    let mut deleted = [0; 2];
+    for (bytes, table) in deleted.iter_mut().zip([&world.c, &world.p]) {
+        let (before, statement) = (kept(), t.statement());
+        for k in keys() {
+            let found = statement.point_delete(table, 0, &[Value::BigInt(k)]);
+            assert!(found.expect("deleted"));
+        }
+        *bytes = kept() - before;
+        statement.finish().expect("no child is left");
+    }
+    let [children, parents] = deleted;
+    assert!(parents - children > ROWS * 60, "{parents}, {children}");
+    assert!(kept() < parents, "they go with their statement");
+    t.commit().expect("commit");
+    assert_eq!(kept(), 0);
+}
+
+/// A statement that changes more parents than its transaction may keep fails alone.
+#[test]
+fn a_statement_changes_no_more_parents_than_there_is_memory_for() {
+    const ROWS: i64 = 60_000;
+    let settings = Settings {
+        memory_bytes: Settings::MEMORY_BYTES_MIN,
+        ..Settings::default()
+    };
+    let (action, timing) = (ReferentialAction::NoAction, ConstraintTiming::Immediate);
+    let world = World::with(action, timing, false, settings);
+    for keys in [10..ROWS / 2, ROWS / 2..ROWS] {
+        let t = world.begin(Isolation::ReadCommitted);
+        keys.for_each(|k| t.parent(k).expect("parent"));
+        t.commit().expect("commit");
+    }
+    let t = world.begin(Isolation::ReadCommitted);
+    let statement = t.statement();
+    let mut keys = 0..ROWS;
+    let error = keys.find_map(|k| {
+        statement
+            .point_delete(&world.p, 0, &[Value::BigInt(k)])
+            .err()
+    });
+    let error = error.expect("too many");
+    assert_eq!(error.sqlstate(), SqlState::OUT_OF_MEMORY, "{error}");
+    assert!(error.to_string().contains("3/8 of memory_bytes"), "{error}");
+    let other = world.begin(Isolation::ReadCommitted);
+    other.child(1, ROWS - 1).expect("others go on");
+    other.commit().expect("commit");
+    drop(statement);
+    t.txn.rollback();
+    world.assert_no_orphan();
+}
+
 /// Threads meet at one parent after the other, which never comes back: some add a child, others
 /// delete it or give it another key. Whatever the outcome, no orphan is left.
 #[test]

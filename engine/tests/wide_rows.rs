@@ -203,3 +203,48 @@ fn a_row_larger_than_the_memory_is_refused() {
     wide.check(&expected);
     wide.reopen().check(&expected);
 }
+
+/// Loads that go on side by side share what one may have; one that has stopped keeps none from
+/// going on.
+#[test]
+fn several_loads_stay_within_the_share_of_all() {
+    const LOADS: i64 = 8;
+    let wide = Wide::new();
+    let table = table(&wide.db);
+    let mut loads: Vec<_> = (0..LOADS)
+        .map(|_| {
+            let txn = wide.db.begin(TxnOptions::default()).expect("begin");
+            let statement = txn.begin_statement().expect("statement");
+            let load = statement.bulk_insert(&table).expect("load");
+            (txn, statement, load)
+        })
+        .collect();
+    let (rows, stopped) = (40, 10);
+    for k in 0..rows {
+        for (at, (_, _, load)) in (0..).zip(&mut loads) {
+            if at > 0 || k < stopped {
+                let key = at * 1_000 + k;
+                load.append(&batch(&[(key, Some(-key), text(key))]))
+                    .expect("append");
+            }
+        }
+    }
+    let (share, range) = {
+        let settings = wide.db.settings();
+        (settings.load_bytes(), settings.range_bytes())
+    };
+    let most = wide.counter("load_bytes_max");
+    let least = LOADS as usize * (range / 8 + TEXT_BYTES);
+    assert!(most <= share + least, "{most} bytes, {share} for all");
+    let mut expected = State::new();
+    for (at, (txn, statement, load)) in (0..).zip(loads) {
+        let keys = at * 1_000..at * 1_000 + if at == 0 { stopped } else { rows };
+        assert_eq!(load.finish().expect("load"), (keys.end - keys.start) as u64);
+        statement.finish().expect("keys");
+        drop(statement);
+        txn.commit().expect("commit");
+        expected.extend(loaded(keys));
+    }
+    wide.check(&expected);
+    assert_eq!(wide.counter("load_bytes"), 0);
+}

@@ -5,9 +5,10 @@
 //! because no version needs it.
 //!
 //! So a writer writes the record first and adds the entry then. A sweep reads the row's versions
-//! and removes entries under a lock that excludes the adding of entries. Either the sweep reads the
-//! versions after the record was written, and keeps the entry. Or the writer adds its entry after
-//! the removal, which creates it again.
+//! without a lock. Under a lock that excludes the adding of entries it verifies that the row has no
+//! change since, and then removes entries. Either the record was written before the verification,
+//! which finds it, or before the versions were read; the entry stays. Or the writer adds its entry
+//! after the removal, which creates it again.
 
 use strandline_base::sync::RwLock;
 
@@ -25,8 +26,8 @@ impl RowKeys {
         enter()
     }
 
-    /// Runs `remove`, which compares one row's entries with its versions and removes some. No
-    /// changed key is added in the meantime.
+    /// Runs `remove`, which verifies that one row has not changed since its versions were read, and
+    /// removes some of its entries. No changed key is added in the meantime.
     pub fn remove<R>(&self, remove: impl FnOnce() -> R) -> R {
         let _nobody_enters = self.0.write();
         remove()

@@ -76,8 +76,9 @@ fn removal_and_lookup_are_atomic() {
     );
 }
 
-/// A row that had a key comes back to it, and goes on, while its entries are compared with the key
-/// that it has: the last one always leads to it, and one that it has left goes sooner or later.
+/// A row that had a key comes back to it, and goes on, while a sweep reads the key that it has, and
+/// then removes entries if the row is unchanged: the last key always leads to the row, and an entry
+/// that it has left goes sooner or later.
 #[test]
 fn an_entry_that_is_entered_again_is_not_lost() {
     shuttle::check_dfs(
@@ -85,18 +86,22 @@ fn an_entry_that_is_entered_again_is_not_lost() {
             let (former, present) = (hash_integer(7), hash_integer(8));
             let index = Arc::new(MemoryIndex::default());
             let row_keys = Arc::new(RowKeys::default());
-            let key = Arc::new(AtomicU64::new(present));
+            // The row's record: its number, and the lowest bit says which key it has.
+            let record = Arc::new(AtomicU64::new(1));
+            let key_of = move |record: u64| [former, present][(record & 1) as usize];
             for hash in [former, present] {
                 let key = KeyBytes::hashed(hash);
                 let added = index.insert(&key, RowId(1), &mut Vec::new());
                 assert!(added.expect("in memory"));
             }
             let sweep = {
-                let (index, row_keys, key) = (index.clone(), row_keys.clone(), key.clone());
+                let (index, row_keys, record) = (index.clone(), row_keys.clone(), record.clone());
                 move || {
                     for hash in [former, present] {
+                        let read = record.load(Ordering::Acquire);
                         row_keys.remove(|| {
-                            if key.load(Ordering::Acquire) != hash {
+                            let is_unchanged = record.load(Ordering::Acquire) == read;
+                            if is_unchanged && key_of(read) != hash {
                                 let retired =
                                     index.retire(&KeyBytes::hashed(hash), RowId(1), CommitTs::ZERO);
                                 retired.expect("in memory");
@@ -106,8 +111,9 @@ fn an_entry_that_is_entered_again_is_not_lost() {
                 }
             };
             let sweeper = thread::spawn(sweep.clone());
-            for hash in [former, present, former] {
-                key.store(hash, Ordering::Release);
+            for (number, which) in [(1, 0), (2, 1), (3, 0)] {
+                let hash = [former, present][which as usize];
+                record.store(number << 1 | which, Ordering::Release);
                 let entered = KeyBytes::hashed(hash);
                 let entered = row_keys.enter(|| index.insert(&entered, RowId(1), &mut Vec::new()));
                 entered.expect("in memory");

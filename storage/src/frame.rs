@@ -96,10 +96,34 @@ pub(crate) fn put_frame(
 ) {
     debug_assert!(position.is_multiple_of(FRAME_ALIGN) && payload.len() <= PAYLOAD_BYTES_MAX);
     let start = buffer.len();
+    // Once for all: to grow for the padding would copy a large record.
+    buffer.reserve(frame_bytes(payload.len()) as usize);
     buffer.put_u32(payload.len() as u32);
     buffer.put_u32(frame_checksum(stream, position, durable, payload));
     buffer.put_u64(position);
     buffer.put_u64(durable);
     buffer.extend_from_slice(payload);
     buffer.resize(start + frame_bytes(payload.len()) as usize, 0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_frame_grows_its_buffer_once() {
+        let stream = StreamId {
+            database_id: 1,
+            number: 2,
+        };
+        let payload = vec![7; 1_000_001];
+        let mut buffer = Vec::new();
+        put_frame(&mut buffer, stream, 0, 0, &payload);
+        assert_eq!(buffer.len() as u64, frame_bytes(payload.len()));
+        assert!(
+            buffer.capacity() < buffer.len() + 64,
+            "{}",
+            buffer.capacity()
+        );
+    }
 }

@@ -9,10 +9,11 @@
 //! | `run` | sorted runs of records |
 //! | `frame`, `version` | the frame around a record of a stream; the version of a file |
 //! | `stream` | streams of frames, read back |
-//! | `manifest`, `wal` | the files of the database; the write-ahead log |
+//! | `manifest`, `wal`, `kept_log` | the files of the database; the write-ahead log; its records kept for one table |
 
 pub mod file;
 mod frame;
+pub mod kept_log;
 pub mod manifest;
 pub mod pool;
 pub mod run;

@@ -62,7 +62,7 @@ const MARK_BYTES: u64 = FRAME_HEADER_BYTES as u64;
 /// Bytes by which edits may exceed the snapshot before compaction is worthwhile.
 const EDIT_BYTES_BEFORE_COMPACTION: u64 = 64 << 10;
 /// The name prefixes of a database's files.
-const FILE_PREFIXES: [&str; 4] = [NAME_PREFIX, "wal-", "chunks-", "run-"];
+const FILE_PREFIXES: [&str; 5] = [NAME_PREFIX, "wal-", "chunks-", "run-", "kept-"];
 
 /// The database's root: a sequence of opaque edits (encoded by the engine), each atomic and durable
 /// when `append` returns. Compaction replaces them by a snapshot.

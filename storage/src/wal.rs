@@ -48,6 +48,7 @@ use strandline_base::{Error, ErrorKind, Result, SqlState};
 use strandline_device::{Device, File};
 
 use crate::frame::{PAYLOAD_BYTES_MAX, StreamId, frame_bytes, put_frame};
+use crate::stream::Stream;
 use segment::{SEGMENT_HEADER_BYTES, Segment};
 
 /// The version of the segment and record format.
@@ -439,6 +440,39 @@ impl Wal {
     /// The position after the last appended record.
     pub fn end_lsn(&self) -> Lsn {
         Lsn(self.state.lock().end)
+    }
+
+    /// Passes the records in `from..to` to `visit` in order. Both are ends of records, the log is
+    /// durable up to `to`, and the caller keeps the log from being cut meanwhile.
+    ///
+    /// # Errors
+    /// XX001 with file and offset for damage, a missing segment; the errors of `visit`.
+    pub fn read(
+        &self,
+        (from, to): (Lsn, Lsn),
+        visit: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let extents: Vec<_> = {
+            let segments = self.segments.lock();
+            let wanted = segments
+                .iter()
+                .filter(|s| s.end() > from.0 && s.base < to.0);
+            wanted.map(Segment::extent).collect()
+        };
+        if extents.first().is_none_or(|first| first.start > from.0) && from < to {
+            let what = format!("no log segment holds position {}", from.0);
+            return Err(Error::internal(what));
+        }
+        let mut stream = Stream::new(self.stream, extents);
+        let mut position = from.0;
+        while position < to.0 {
+            let Some(frame) = stream.read(position)? else {
+                return Err(Error::corrupt(stream.place(position), "damaged record"));
+            };
+            position = frame.end;
+            visit(frame.payload)?;
+        }
+        Ok(())
     }
 
     /// Bytes of buffered records in memory, and of the spare buffer.

@@ -108,11 +108,16 @@ impl Db {
     /// The newest checkpoint's state and its files.
     fn hold_files(&self) -> Result<Held> {
         let state = self.checkpoint.lock();
-        if !state.behind.is_empty() {
+        if let Some(behind) = state.behind.keys().next() {
+            let closed_off = |error: Error| error.context("a backup needs every table");
+            self.store(*behind).map_err(closed_off)?;
             return Err(Error::new(
                 ErrorKind::Unavailable,
                 SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-                "a backup needs files with all records, but those of a table cannot be written",
+                format!(
+                    "a backup needs files with all records, but those of {} cannot be written",
+                    self.table_name(*behind)
+                ),
             )
             .with_hint("SELECT * FROM strandline_stats() names the table and the cause."));
         }

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use strandline_base::{Result, RowId, Value};
 use strandline_index::KeyBytes;
+use strandline_storage::kept_log::read_kept_log;
 use strandline_txn::StartWord;
 
 impl Db {
@@ -19,6 +20,7 @@ impl Db {
     /// open is reported as well.
     pub fn check(&self) -> Result<Vec<String>> {
         let mut damage = self.manifest.mended().to_vec();
+        self.check_kept_logs(&mut damage);
         let stores: Vec<Arc<Store>> = self.stores.read().values().cloned().collect();
         let catalog = self.catalog();
         // Include dropped tables, since reads of the past use their files.
@@ -43,6 +45,17 @@ impl Db {
             }
         }
         Ok(damage)
+    }
+
+    /// Reads the parts of the log that are kept for closed-off tables.
+    fn check_kept_logs(&self, damage: &mut Vec<String>) {
+        // No checkpoint removes one meanwhile.
+        let state = self.checkpoint.lock();
+        for file in state.kept_log_files() {
+            let which = (self.manifest.database_id(), file.id, file.bytes);
+            let read = read_kept_log(&**self.device(), which, &mut |_| Ok(()));
+            damage.extend(read.err().map(|error| error.to_string()));
+        }
     }
 }
 

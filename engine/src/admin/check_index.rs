@@ -5,12 +5,12 @@
 
 use crate::catalog::TableDef;
 use crate::catalog::index::{IndexDef, IndexState};
-use crate::store::{Store, StoredIndex, TableStore, newest};
+use crate::store::{Store, StoredIndex, TableStore, VersionBounds, newest};
 use crate::transaction::index_build::{index_parts, key_text};
 use std::collections::HashSet;
 use strandline_base::{RANGE_ROWS, Result, RowId, Value};
 use strandline_index::{Direction, KeyBytes, KeyRange};
-use strandline_txn::{StartWord, Visibility};
+use strandline_txn::StartWord;
 
 /// An index under check.
 struct Check<'a> {
@@ -144,16 +144,14 @@ impl Check<'_> {
         {
             return Ok(true);
         }
-        for ts in stored.version_times(row)? {
-            let then = Visibility {
-                ts,
-                own: StartWord(0),
-                statement: 0,
-            };
-            let key = self.index.key_at(stored, row, &then)?;
-            if key.and_then(|key| self.index.key_bytes(&key)).as_ref() == Some(bytes) {
-                return Ok(true);
-            }
+        let (mut had, bounds) = (false, VersionBounds::WantedChange);
+        stored.visit_versions(row, &self.index.columns, bounds, &mut |version| {
+            let key = self.index.key_of(version.values)?;
+            had |= key.is_some_and(|key| self.index.index.encode(&key) == *bytes);
+            Ok(())
+        })?;
+        if had {
+            return Ok(true);
         }
         // The row may have left the key in the meantime.
         Ok(self.index.sweep.left_rows().contains(&row))

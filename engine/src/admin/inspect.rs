@@ -8,6 +8,7 @@ use crate::display::timestamp_text;
 use crate::store::{RangeForm, RangeImage, RunRecord};
 use std::sync::Arc;
 use strandline_base::Result;
+use strandline_storage::kept_log::kept_log_name;
 
 /// Sections of tables of text.
 #[derive(Clone, Debug, Default)]
@@ -41,6 +42,7 @@ impl Db {
     /// Files, tables, ranges, chunks, tails and log.
     pub fn inspect(&self) -> Result<Inspection> {
         let mut sections = vec![self.inspect_database(), self.inspect_files()?];
+        sections.extend(self.inspect_kept_logs());
         let catalog = self.catalog();
         sections.push(self.inspect_tables(catalog.tables.values())?);
         for table in catalog.tables.values() {
@@ -96,6 +98,24 @@ impl Db {
             }
         }
         Ok(section)
+    }
+
+    /// The parts of the log that are kept for closed-off tables, if there are any.
+    fn inspect_kept_logs(&self) -> Option<InspectionSection> {
+        let columns = ["table", "file", "bytes", "through"];
+        let mut section = InspectionSection::new("Kept logs", &columns);
+        let kept_logs = self.checkpoint.lock().kept_logs.clone();
+        for (storage, log) in kept_logs {
+            for file in log.files {
+                section.rows.push(vec![
+                    self.table_name(storage),
+                    kept_log_name(file.id),
+                    file.bytes.to_string(),
+                    timestamp_text(log.through.0 as i64),
+                ]);
+            }
+        }
+        (!section.rows.is_empty()).then_some(section)
     }
 
     fn inspect_tables<'a>(

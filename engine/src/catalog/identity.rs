@@ -5,6 +5,9 @@
 //! holds the counters' lock until its record has its place in the log, so that the last value in
 //! the log is the last one drawn.
 //!
+//! The counters of a table go when no catalog version names the table any more, with the checkpoint
+//! that finds it: going back to a moment before a DROP TABLE goes on with the same counters.
+//!
 //! Lock order: counters → log.
 
 use crate::catalog::TableDef;
@@ -44,6 +47,11 @@ impl Identities {
         let is_logged = true;
         let counter = Counter { last, is_logged };
         self.counters.lock().insert((table, column), counter);
+    }
+
+    /// Forgets the counters of tables that are not `kept`.
+    pub fn retain(&self, kept: impl Fn(TableId) -> bool) {
+        self.counters.lock().retain(|(table, _), _| kept(*table));
     }
 
     /// The next value of a column of `table`; 22003 if there is none left.

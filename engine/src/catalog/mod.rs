@@ -11,6 +11,7 @@ pub mod foreign_keys;
 pub(crate) mod identity;
 pub mod index;
 pub(crate) mod retention;
+pub(crate) mod storage_uses;
 pub(crate) mod versions;
 
 use access::Access;

@@ -10,15 +10,16 @@
 //! 4. `last_catalog` is the address of the catalog of `last`. It is stored while the version before
 //!    is still held, so a catalog at this address is always the last one.
 //!
-//! Lock order: the log's lock → `versions`, which is held only to look and to change.
+//! Lock order: the log's lock → `versions`, which is held only to look and to change. `changes` is
+//! taken with nothing else held.
 
+use crate::catalog::storage_uses::{StorageUses, VersionChanges};
 use crate::catalog::{Catalog, HistoryPolicy};
 use arc_swap::ArcSwap;
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use strandline_base::sync::Mutex;
-use strandline_base::{CommitTs, Error, ErrorKind, Result, SqlState, StorageId, TableId};
+use strandline_base::{CommitTs, Error, ErrorKind, Result, SqlState};
 
 /// The versions.
 pub struct CatalogVersions {
@@ -27,6 +28,7 @@ pub struct CatalogVersions {
     /// only compared: a load of it costs less than a load of `last`
     last_catalog: AtomicPtr<Catalog>,
     versions: Mutex<Vec<Version>>,
+    changes: Mutex<VersionChanges>,
 }
 
 /// A catalog and the timestamp from which on it is valid.
@@ -40,6 +42,7 @@ impl CatalogVersions {
             last_catalog: AtomicPtr::new(address(&last.1)),
             last: ArcSwap::from_pointee(last),
             versions: Mutex::new(versions),
+            changes: Mutex::default(),
         }
     }
     /// The version valid at `ts`.
@@ -89,6 +92,11 @@ impl CatalogVersions {
         versions.retain(|(from, _)| *from <= through);
         versions
     }
+    /// The storages that the versions valid at or before `through` name.
+    pub fn storages(&self, through: CommitTs) -> StorageUses {
+        let versions = self.versions.lock().clone();
+        self.changes.lock().uses(&versions, through)
+    }
     /// Drops the versions that were superseded before the longest history of their tables begins,
     /// unless a snapshot since `oldest` needs them. `begins` gives the begin of a policy's history.
     /// Returns whether any was dropped.
@@ -110,36 +118,6 @@ impl CatalogVersions {
 
 fn address(catalog: &Arc<Catalog>) -> *mut Catalog {
     Arc::as_ptr(catalog).cast_mut()
-}
-
-/// All storages of the tables in these versions.
-pub fn storages_of(versions: &[Version]) -> BTreeSet<StorageId> {
-    let tables = versions.iter().flat_map(|(_, c)| c.tables.values());
-    tables.map(|t| t.storage).collect()
-}
-
-/// The storages that readers may still use: those of the last version, and those that a table had
-/// since its history begins, or since `oldest`, the oldest snapshot. `begins` gives the begin of a
-/// policy's history. The newest definition of a table determines its policy.
-pub fn kept_storages(
-    versions: &[Version],
-    begins: impl Fn(HistoryPolicy) -> CommitTs,
-    oldest: CommitTs,
-) -> BTreeSet<StorageId> {
-    let mut policies: BTreeMap<TableId, HistoryPolicy> = BTreeMap::new();
-    let mut kept = BTreeSet::new();
-    let mut superseded: Option<CommitTs> = None;
-    for (from, catalog) in versions.iter().rev() {
-        for table in catalog.tables.values() {
-            let policy = *policies.entry(table.id).or_insert(table.history);
-            let is_retained = |at: CommitTs| at > oldest || at >= begins(policy);
-            if superseded.is_none_or(is_retained) {
-                kept.insert(table.storage);
-            }
-        }
-        superseded = Some(*from);
-    }
-    kept
 }
 
 /// 72000: the moment is older than the history.

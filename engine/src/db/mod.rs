@@ -68,6 +68,8 @@ pub struct Db {
     pub(crate) retention: Retention,
     pub(crate) counters: Counters,
     pub(crate) recovery: RecoveryReport,
+    /// the newest commit when the database was opened
+    pub(crate) opened_through: CommitTs,
     /// number of log operations that recovery replayed, by the kind's name
     pub(crate) replayed: Vec<(&'static str, u64)>,
     pub(crate) maintenance: Arc<Maintenance>,

@@ -25,10 +25,19 @@ pub(crate) enum Work {
     UniteRuns,
     /// writing the records that are in no run
     WriteRecords,
+    /// copying what it needs of the log, while it is closed off
+    KeepLog,
     /// restoring its rows when the database was opened
     Restore,
     /// building its indexes when the database was opened
     BuildIndexes,
+}
+
+impl Work {
+    /// Whether the log is not cut as long as this fails.
+    pub fn keeps_log(self) -> bool {
+        matches!(self, Self::WriteRecords | Self::KeepLog)
+    }
 }
 
 impl fmt::Display for Work {
@@ -37,6 +46,7 @@ impl fmt::Display for Work {
             Self::Merge(range) => write!(f, "the merge of range {}", range.0),
             Self::UniteRuns => f.write_str("the union of its update runs"),
             Self::WriteRecords => f.write_str("writing its records into an update run"),
+            Self::KeepLog => f.write_str("moving its part of the log into a file"),
             Self::Restore => f.write_str("restoring its rows"),
             Self::BuildIndexes => f.write_str("building its indexes"),
         }

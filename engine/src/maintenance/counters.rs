@@ -126,7 +126,7 @@ impl Db {
         vec![
             of("ranges_set_aside", |w| matches!(w, Work::Merge(_))),
             of("unions_set_aside", |w| *w == Work::UniteRuns),
-            of("tables_behind", |w| *w == Work::WriteRecords),
+            of("tables_behind", |w| w.keeps_log()),
             of("tables_unrestored", |w| *w == Work::Restore),
             of("indexes_unusable", |w| *w == Work::BuildIndexes),
             ("checkpoints_failing", u64::from(failure.is_some()), message),

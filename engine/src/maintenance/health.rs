@@ -1,7 +1,6 @@
 //! The health of background work: the outcome of each checkpoint is noted, and `/health` shows it.
 
 use crate::db::pacing::{Moment, Success};
-use crate::db::set_aside::Work;
 use crate::db::{Db, closed};
 use crate::maintenance::outcome::CheckpointOutcome;
 use std::sync::atomic::Ordering;
@@ -70,7 +69,7 @@ impl Db {
             return Err(failure.context("checkpoints fail"));
         }
         let behind = self.set_aside_work();
-        if let Some(behind) = behind.iter().find(|w| w.work == Work::WriteRecords) {
+        if let Some(behind) = behind.iter().find(|w| w.work.keeps_log()) {
             let what = format!("the log cannot be cut: {}", behind.line);
             let state = behind.failure.sqlstate();
             return Err(Error::new(ErrorKind::Unavailable, state, what));

@@ -1,11 +1,9 @@
 //! The horizon of a table: the versions that merges, unions of runs and sweeps have to keep.
 
-use crate::catalog::versions::Version;
-use crate::catalog::{Catalog, TableDef};
+use crate::catalog::TableDef;
 use crate::db::Db;
 use crate::store::{Horizon, Store};
-use std::sync::Arc;
-use strandline_base::{CommitTs, StorageId};
+use strandline_base::CommitTs;
 
 impl Db {
     /// Which versions of a storage may still be asked for.
@@ -31,10 +29,4 @@ impl Db {
         let (txns, intervals) = (self.txns(), self.txns().held_intervals());
         Horizon::new(kept_from, txns.registered_snapshots(), intervals)
     }
-}
-
-/// The newest definition of the table that a storage belongs (or belonged) to.
-pub(super) fn table_of(versions: &[Version], id: StorageId) -> Option<Arc<TableDef>> {
-    let find = |c: &Catalog| c.tables.values().find(|t| t.storage == id).cloned();
-    versions.iter().rev().find_map(|(_, catalog)| find(catalog))
 }

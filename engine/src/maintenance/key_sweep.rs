@@ -16,12 +16,19 @@
 //! # Why no entry is lost
 //!
 //! An update writes its record first and then enters the row's new key, which an earlier version of
-//! the row may have entered already. [`RowKeys`] excludes entering a key during the comparison of
-//! the row's entries with its versions. If the key is entered before the comparison, the comparison
-//! sees the record of the unfinished writer, or the committed version, and keeps the entry. If it
-//! is entered after the comparison, the entry is added again. The uniqueness check ("enter, then
-//! look") stays right: a removed entry has a key that its row does not have and that no unfinished
-//! change gives it.
+//! the row may have entered already. A sweep loads the stable timestamp, reads which keys the row's
+//! versions need, and compares the row's entries with them. History is read without any lock.
+//! [`RowKeys`] excludes entering a key only while the sweep verifies that nobody has written the row
+//! since the timestamp, and then removes entries.
+//!
+//! * The key is entered before the removal: its record was written earlier still. The verification
+//!   finds an unfinished writer, or a commit after the timestamp, and the sweep leaves the row; or
+//!   the commit was stable before the row's versions were read, and its key is among those needed;
+//!   or the writer was rolled back, and needs no entry.
+//! * The key is entered after the removal: the entry is added again.
+//!
+//! The uniqueness check ("enter, then look") stays right: a removed entry has a key that its row
+//! does not have and that no unfinished change gives it.
 //!
 //! # When it is worth it
 //!
@@ -36,17 +43,18 @@
 //!
 //! [`RowKeys`]: strandline_index::RowKeys
 
-use super::horizons::table_of;
 use crate::catalog::{KeyDef, TableDef};
-use crate::db::Db;
+use crate::db::{Db, closed};
 use crate::store::gone_rows::{RowsByRange, gone_rows};
 use crate::store::key_sweep::Swept;
-use crate::store::{Horizon, Store, StoredIndex, StoredRange, TableStore, newest};
-use std::collections::HashMap;
+use crate::store::{Horizon, Store, StoredIndex, StoredRange, TableStore, VersionBounds, newest};
+use std::cell::LazyCell;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use strandline_base::{CommitTs, Result, RowId, StorageId};
 use strandline_index::KeyBytes;
-use strandline_txn::{StartWord, Visibility};
+use strandline_txn::StartWord;
 
 impl Db {
     /// Sweeps the indexes with enough removable entries; with `all`, those with any. Returns
@@ -57,6 +65,7 @@ impl Db {
         let catalog = self.catalog();
         let tables = catalog.tables.values().map(|table| (table.storage, table));
         let tables: HashMap<StorageId, &Arc<TableDef>> = tables.collect();
+        let storages = LazyCell::new(|| self.catalogs.storages(self.stable()));
         for store in &stores {
             if !is_each_defined(store, tables.get(&store.id()).copied()) {
                 self.remove_dropped(store);
@@ -65,7 +74,8 @@ impl Db {
             for key in indexes.iter().filter(|key| key.is_usable()) {
                 // One sweep at a time: the other one is about the same entries.
                 if let Some(mut done) = key.sweep.done.try_lock() {
-                    any |= self.sweep_key(store, key, &ranges, &mut done, all);
+                    let table = || storages.table(store.id()).map(|table| &**table);
+                    any |= self.sweep_key((store, table), key, &ranges, &mut done, all);
                 }
             }
         }
@@ -98,9 +108,9 @@ impl Db {
         }
     }
 
-    fn sweep_key(
+    fn sweep_key<'a>(
         &self,
-        store: &Store,
+        (store, table): (&Store, impl Fn() -> Option<&'a TableDef>),
         key: &StoredIndex,
         ranges: &[StoredRange],
         done: &mut Swept,
@@ -110,8 +120,7 @@ impl Db {
         if deleted == 0 && key.sweep.left_by(through) == 0 {
             return false;
         }
-        let table = table_of(&self.catalogs.through(through), store.id());
-        let kept_from = self.kept_from(table.as_deref(), through);
+        let kept_from = self.kept_from(table(), through);
         let left = key.sweep.left_by(kept_from);
         let oldest = kept_from.min(self.txns().oldest_snapshot());
         if !all && !done.is_due(deleted + left, key.index.len() as u64, oldest) {
@@ -155,11 +164,32 @@ impl Db {
             let first = entries.partition_point(|(of, _)| of < row);
             let own = entries[first..].iter().take_while(|(of, _)| of == row);
             let own: Vec<&KeyBytes> = own.map(|(_, bytes)| bytes).collect();
-            let settle = || settle(store, key, *row, &own, horizon);
-            let is_settled = own.is_empty() || key.sweep.row_keys.remove(settle);
+            let settle = || self.settle_row((store, key), *row, &own, horizon);
+            let is_settled = own.is_empty() || settle().unwrap_or(false);
             !is_settled
         });
         key.sweep.note_all_left(left.into_iter().chain(later));
+    }
+
+    /// Retires the entries of a row under its `own` keys that no reader needs. Returns whether the
+    /// row needs no further visit. A database that is being closed leaves its rows.
+    fn settle_row(
+        &self,
+        (store, key): (&Store, &StoredIndex),
+        row: RowId,
+        own: &[&KeyBytes],
+        horizon: &Horizon,
+    ) -> Result<bool> {
+        let since = self.stable();
+        let check = || match self.maintenance.closed.load(Ordering::Acquire) {
+            true => Err(closed()),
+            false => Ok(()),
+        };
+        let Some(needed) = needed((store, key), row, horizon, check)? else {
+            return Ok(false);
+        };
+        let row_keys = &key.sweep.row_keys;
+        row_keys.remove(|| settle((store, key), row, own, &needed, since))
     }
 }
 
@@ -181,65 +211,64 @@ fn is_each_defined(store: &Store, table: Option<&Arc<TableDef>>) -> bool {
 }
 
 /// Retires the entries of a row under its `own` keys that no reader needs; no key is entered for
-/// the row meanwhile. Returns whether the row needs no further visit.
+/// the row meanwhile. Returns whether the row needs no further visit. `since`: stable before
+/// `needed` was found out.
 fn settle(
-    store: &Store,
-    key: &StoredIndex,
+    (store, key): (&Store, &StoredIndex),
     row: RowId,
     own: &[&KeyBytes],
-    horizon: &Horizon,
-) -> bool {
-    let Ok(Some(needed)) = needed(store, key, row, horizon) else {
-        return false;
-    };
-    let mut are_retired = true;
+    needed: &Needed,
+    since: CommitTs,
+) -> Result<bool> {
+    let (stored, nobody) = (store.rows(), StartWord(0));
+    if stored.unfinished_writer(row, nobody, false)?.is_some()
+        || stored.has_changed_since(row, since, nobody)?
+    {
+        return Ok(false);
+    }
     for bytes in own {
-        if needed.newest.as_ref() != Some(*bytes) && !needed.former.contains(bytes) {
-            let retired = key.index.retire(bytes, row, CommitTs::ZERO);
-            are_retired &= retired.is_ok();
+        if needed.newest.as_ref() != Some(*bytes) && !needed.former.contains(*bytes) {
+            key.index.retire(bytes, row, CommitTs::ZERO)?;
         }
     }
-    are_retired && needed.former.is_empty()
+    Ok(needed.former.is_empty())
 }
 
 /// The keys that a row has, or had at a moment that may be asked for.
 struct Needed {
     newest: Option<KeyBytes>,
-    former: Vec<KeyBytes>,
+    former: BTreeSet<KeyBytes>,
 }
 
-/// None: an unfinished transaction has written the row.
+/// None: an unfinished transaction has written the row. `check` ends the search by its error.
 fn needed(
-    store: &Store,
-    key: &StoredIndex,
+    (store, key): (&Store, &StoredIndex),
     row: RowId,
     horizon: &Horizon,
+    check: impl Fn() -> Result<()>,
 ) -> Result<Option<Needed>> {
     let (stored, nobody) = (store.rows(), StartWord(0));
     if stored.unfinished_writer(row, nobody, false)?.is_some() {
         return Ok(None);
     }
-    let key_at = |visibility: &Visibility| -> Result<Option<KeyBytes>> {
-        let found = key.key_at(stored, row, visibility)?;
-        Ok(found.and_then(|found| key.key_bytes(&found)))
-    };
+    let found = key.key_at(stored, row, &newest(nobody))?;
     let mut needed = Needed {
-        newest: key_at(&newest(nobody))?,
-        former: Vec::new(),
+        newest: found.and_then(|found| key.key_bytes(&found)),
+        former: BTreeSet::new(),
     };
     // Else all moments see the newest version.
     if stored.has_changed_since(row, horizon.oldest(), nobody)? {
-        let times = stored.version_times(row)?;
-        for version in times.windows(2) {
-            if horizon.sees(version[0], version[1]) {
-                let at = Visibility {
-                    ts: version[0],
-                    own: nobody,
-                    statement: 0,
-                };
-                needed.former.extend(key_at(&at)?);
+        let bounds = VersionBounds::WantedChange;
+        stored.visit_versions(row, &key.columns, bounds, &mut |version| {
+            check()?;
+            if let Some(to) = version.to
+                && horizon.sees(version.from, to)
+                && let Some(had) = key.key_of(version.values)?
+            {
+                needed.former.insert(key.index.encode(&had));
             }
-        }
+            Ok(())
+        })?;
     }
     Ok(Some(needed))
 }

@@ -100,7 +100,7 @@ impl Db {
     }
 
     /// The table that a storage belongs to, in words.
-    fn table_name(&self, storage: StorageId) -> String {
+    pub(crate) fn table_name(&self, storage: StorageId) -> String {
         let catalog = self.catalog();
         let name = |t: &Arc<TableDef>| format!("{}.{}", t.schema, t.name);
         let mut tables = catalog.tables.values();

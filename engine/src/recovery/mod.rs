@@ -1,8 +1,8 @@
 //! Creating and recovering a database \[L-Store §5.1.3\].
 //!
 //! Recovery: the manifest gives ranges, runs and catalogs as of the last checkpoint; records of
-//! runs newer than their range's chunks go back into tails (runs without any are not read); the log
-//! is replayed from the checkpoint's position, skipping what the checkpoint already covers; row
+//! runs newer than their range's chunks go back into tails (runs without any are not read); kept logs
+//! of single tables are replayed, then the log from the checkpoint's position, skipping what the checkpoint already covers; row
 //! maps are rebuilt during both, key indexes afterwards. Both are done by several threads, each
 //! range by one of them, so that the records of one row stay in order and the result is the same
 //! for any number of threads; catalog changes are barriers.
@@ -40,6 +40,7 @@ use strandline_base::{CommitTs, Error, Result, StorageId};
 use strandline_device::{Device, FailStopDevice};
 use strandline_storage::file::DataFiles;
 use strandline_storage::file::data_file::data_file_id;
+use strandline_storage::kept_log::kept_log_id;
 use strandline_storage::manifest::Manifest;
 use strandline_storage::pool::Pool;
 use strandline_storage::run::run_file_id;
@@ -162,7 +163,7 @@ fn assemble(
     manifest: Manifest,
     recovered: Recovered,
 ) -> Arc<Db> {
-    let finished = wal.end_lsn().0;
+    let (finished, opened_through) = (wal.end_lsn().0, shared.txns.stable());
     let db = Arc::new(Db {
         device,
         clock: options.clock,
@@ -181,6 +182,7 @@ fn assemble(
         retention: recovered.retention,
         counters: Counters::default(),
         recovery: recovered.report,
+        opened_through,
         replayed: recovered.replayed,
         maintenance: Arc::new(Maintenance::default()),
         merge_schedule: MergeSchedule::default(),
@@ -211,6 +213,7 @@ fn recover(options: DbOptions, directory: Arc<FailStopDevice>) -> Result<Arc<Db>
     let shared = shared(&options, state.checkpoint_ts, next_file);
     let threads = options.settings.recovery_threads;
     let mut recovery = Recovery::new(shared.clone(), &state, threads, progress)?;
+    recovery.restore_kept_logs(&*device, manifest.database_id(), &state.kept_logs)?;
     let wal = Wal::open(
         device.clone(),
         wal_settings(&options),
@@ -258,7 +261,10 @@ fn next_file(state: &ManifestState, device: &dyn Device) -> Result<u64> {
     let used = device
         .list()?
         .iter()
-        .filter_map(|name| data_file_id(name).or_else(|| run_file_id(name)))
+        .filter_map(|name| {
+            let id = data_file_id(name).or_else(|| run_file_id(name));
+            id.or_else(|| kept_log_id(name))
+        })
         .max();
     Ok(state.next_file.max(used.map_or(0, |id| id + 1)))
 }

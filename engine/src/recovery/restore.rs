@@ -2,7 +2,7 @@
 //!
 //! A storage whose rows cannot be restored (a damaged or missing run, a log record that does not
 //! suit its rows) is closed off: nothing reads or writes it until the next open. It stays as of its
-//! last checkpoint, and the log is kept from there, so nothing is lost. An index that cannot be
+//! last checkpoint, and its part of the log is kept (`maintenance::checkpoint`), so nothing is lost. An index that cannot be
 //! built is unusable. All other tables are opened.
 
 use super::parallel::in_parallel;
@@ -12,7 +12,7 @@ use crate::db::set_aside::Work;
 use crate::db::{RecoveryReport, Restored};
 use crate::expressions::RowExpressions;
 use crate::maintenance::set_aside;
-use crate::manifest_state::ManifestState;
+use crate::manifest_state::{KeptLog, ManifestState};
 use crate::redo::{self, Commit, KINDS, Operation, Redo, Restoration, RowOperation, Scope};
 use crate::store::index_build::{Unobserved, fill, slots};
 use crate::store::{Shared, Store, StoredIndex, StoredRange};
@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use strandline_base::{CommitTs, Error, Result, StorageId};
 use strandline_device::Device;
 use strandline_storage::file::data_file::data_file_id;
+use strandline_storage::kept_log::{kept_log_id, kept_log_name, read_kept_log};
 use strandline_storage::run::run_file_id;
 use strandline_storage::wal::Lsn;
 use strandline_txn::StartWord;
@@ -36,9 +37,14 @@ pub(super) struct Recovery {
     /// as far as it is restored
     pub database: Restoration,
     runs: BTreeSet<u64>,
+    kept_logs: BTreeSet<u64>,
+    /// data files that kept logs name
+    kept_data_files: BTreeSet<u64>,
     checkpoint_ts: CommitTs,
     /// storages of which files have less, and up to when
     behind: BTreeMap<StorageId, CommitTs>,
+    /// up to when these storages' files and kept logs have everything
+    kept_through: BTreeMap<StorageId, CommitTs>,
     pub last: CommitTs,
     /// operations done again, by kind
     pub operations: [u64; KINDS.len()],
@@ -70,8 +76,18 @@ impl Recovery {
         let mut recovery = Self {
             database: Restoration::new(shared, state),
             runs: BTreeSet::new(),
+            kept_logs: state.kept_log_files().map(|file| file.id).collect(),
+            kept_data_files: state
+                .kept_log_files()
+                .flat_map(|file| file.data_files.iter().copied())
+                .collect(),
             checkpoint_ts: state.checkpoint_ts,
             behind: state.behind.iter().map(|(id, b)| (*id, b.0)).collect(),
+            kept_through: state
+                .behind
+                .keys()
+                .map(|id| (*id, state.kept_through(*id)))
+                .collect(),
             last: state.checkpoint_ts,
             operations: [0; KINDS.len()],
             batch: Vec::new(),
@@ -111,7 +127,7 @@ impl Recovery {
         let (next, restored) = (AtomicUsize::new(0), Restored::default());
         in_parallel(self.threads.min(ranges.len()), |_| {
             while let Some((store, range)) = ranges.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let covered = self.covered(Scope::Storage(store.id()));
+                let covered = self.covered(store.id());
                 let count = contained(store, || store.restore_pending(range, covered));
                 restored.add(count.unwrap_or(0));
             }
@@ -121,13 +137,53 @@ impl Recovery {
         Ok(())
     }
 
-    /// Up to which commit files have everything that operations of this scope change.
-    fn covered(&self, scope: Scope) -> CommitTs {
-        let behind = match scope {
-            Scope::Row(storage, _) | Scope::Storage(storage) => self.behind.get(&storage),
-            Scope::Definitions | Scope::Identities => None,
-        };
+    /// Up to which commit a storage's files have everything.
+    fn covered(&self, storage: StorageId) -> CommitTs {
+        let behind = self.behind.get(&storage).copied();
+        behind.unwrap_or(self.checkpoint_ts)
+    }
+
+    /// Up to which commit the log's operations of this scope need no replay.
+    fn kept_through(&self, scope: Scope) -> CommitTs {
+        let behind = scope.storage().and_then(|id| self.kept_through.get(&id));
         behind.copied().unwrap_or(self.checkpoint_ts)
+    }
+
+    /// Replays the logs that are kept for single storages. One that cannot be read closes its
+    /// storage off.
+    pub fn restore_kept_logs(
+        &mut self,
+        device: &dyn Device,
+        database_id: u128,
+        kept_logs: &BTreeMap<StorageId, KeptLog>,
+    ) -> Result<()> {
+        for (id, log) in kept_logs {
+            let Some(store) = self.database.stores.get(id).cloned() else {
+                continue;
+            };
+            for file in &log.files {
+                let place = kept_log_name(file.id);
+                let which = (database_id, file.id, file.bytes);
+                contained(&store, || {
+                    read_kept_log(device, which, &mut |record| {
+                        self.replay_kept(*id, record, &place)
+                    })
+                });
+            }
+        }
+        self.apply()
+    }
+
+    fn replay_kept(&mut self, storage: StorageId, record: &[u8], place: &str) -> Result<()> {
+        let (ts, operations) = redo::decode(record, place)?;
+        if ts <= self.covered(storage) {
+            return Ok(());
+        }
+        let commit = Commit { ts, place };
+        for redo in operations {
+            self.replay_operation(&commit, redo)?;
+        }
+        self.note_batched(record.len())
     }
 
     pub fn replay(&mut self, end: Lsn, payload: &[u8]) -> Result<()> {
@@ -137,22 +193,28 @@ impl Recovery {
         self.report.log_records += 1;
         self.progress.replayed(end, &self.report);
         let is_covered = ts <= self.checkpoint_ts;
-        if is_covered && self.behind.values().all(|through| ts <= *through) {
+        if is_covered && self.kept_through.values().all(|through| ts <= *through) {
             return Ok(());
         }
         let commit = Commit { ts, place: &place };
         // The catalog of a transaction holds for its rows as well.
         operations.sort_by_key(|redo| redo.operation.scope() != Scope::Definitions);
         for redo in operations {
-            if ts > self.covered(redo.operation.scope()) {
+            if ts > self.kept_through(redo.operation.scope()) {
                 self.replay_operation(&commit, redo)?;
             }
         }
-        self.batch_bytes += payload.len();
-        if self.batch.len() >= BATCH_OPERATIONS || self.batch_bytes >= BATCH_BYTES {
-            self.apply()?;
+        self.note_batched(payload.len())
+    }
+
+    /// Applies the collected operations, to which a record of `bytes` bytes has added some, if they
+    /// are many.
+    fn note_batched(&mut self, bytes: usize) -> Result<()> {
+        self.batch_bytes += bytes;
+        match self.batch.len() >= BATCH_OPERATIONS || self.batch_bytes >= BATCH_BYTES {
+            true => self.apply(),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     fn replay_operation(&mut self, commit: &Commit<'_>, redo: Redo) -> Result<()> {
@@ -195,6 +257,14 @@ impl Recovery {
         })
     }
 
+    fn is_orphan(&self, name: &str) -> bool {
+        if let Some(id) = data_file_id(name) {
+            return !self.database.files.contains_key(&id) && !self.kept_data_files.contains(&id);
+        }
+        run_file_id(name).is_some_and(|id| !self.runs.contains(&id))
+            || kept_log_id(name).is_some_and(|id| !self.kept_logs.contains(&id))
+    }
+
     /// Removes files that nothing refers to, closes what cannot be continued, builds the indexes.
     pub fn finish(
         &mut self,
@@ -202,12 +272,7 @@ impl Recovery {
         expressions: Option<&dyn RowExpressions>,
     ) -> Result<()> {
         for name in device.list()? {
-            let orphan = match (data_file_id(&name), run_file_id(&name)) {
-                (Some(id), _) => !self.database.files.contains_key(&id),
-                (_, Some(id)) => !self.runs.contains(&id),
-                _ => false,
-            };
-            if orphan {
+            if self.is_orphan(&name) {
                 device.remove(&name)?;
             }
         }
@@ -223,7 +288,7 @@ impl Recovery {
                     fill(store, key, StartWord(0), self.threads, &Unobserved)
                 });
                 if let Err(failure) = filled {
-                    let failure = unusable(failure, "an index of a key");
+                    let failure = unusable(failure, &self.database.key_name(*id, &key.columns));
                     store.put_index(key.unusable_key(store, failure.clone()));
                     self.failures.push((*id, Work::BuildIndexes, failure));
                 }

@@ -42,6 +42,14 @@ impl OtherOperation for Load {
         false
     }
 
+    fn data_files(&self) -> Vec<u64> {
+        let Ok((_, entry)) = serde_json::from_slice::<(RangeNo, RangeEntry)>(&self.range) else {
+            return Vec::new(); // the replay refuses it
+        };
+        let columns = entry.columns.into_iter().flatten();
+        columns.chain(entry.meta).map(|(file, ..)| file).collect()
+    }
+
     fn restore(&self, commit: &Commit<'_>, database: &mut Restoration) -> Result<()> {
         let (no, mut entry): (RangeNo, RangeEntry) =
             serde_json::from_slice(&self.range).map_err(|e| {

@@ -25,6 +25,7 @@ pub(crate) use restoration::Restoration;
 pub(crate) use rows::{RowOperation, put_change, put_insert};
 
 use std::fmt::Debug;
+use std::ops::Range;
 use strandline_base::bytes::{ByteReader, PutBytes};
 use strandline_base::{CommitTs, Error, Result, RowId, StorageId};
 
@@ -48,6 +49,11 @@ pub fn begin(out: &mut Vec<u8>) {
 pub fn set_commit_ts(record: &mut [u8], ts: CommitTs) {
     let place = record.get_mut(TS_AT).expect("a finished record has one");
     place.copy_from_slice(&ts.0.to_le_bytes());
+}
+
+/// The part of a record before its first operation.
+pub(crate) fn header_of(record: &[u8]) -> &[u8] {
+    record.get(..HEADER_BYTES).unwrap_or_default()
 }
 
 /// All kinds of operations.
@@ -85,6 +91,10 @@ pub(crate) trait OtherOperation: Debug + Send + Sync {
     fn scope(&self) -> Scope;
     /// Whether a transaction with only this operation frees space, and is accepted on a full disk.
     fn frees_space(&self) -> bool;
+    /// The numbers of the data files that the operation names.
+    fn data_files(&self) -> Vec<u64> {
+        Vec::new()
+    }
     /// Applies the operation again. Earlier operations that it depends on have been restored.
     fn restore(&self, commit: &Commit<'_>, database: &mut Restoration) -> Result<()>;
 }
@@ -116,8 +126,20 @@ pub(crate) struct Commit<'a> {
 pub(crate) struct Redo {
     /// position in [`KINDS`]
     pub kind: usize,
+    /// its bytes in the record
+    pub at: Range<usize>,
     /// the operation
     pub operation: Operation,
+}
+
+impl Scope {
+    /// The storage whose rows the operation changes.
+    pub fn storage(self) -> Option<StorageId> {
+        match self {
+            Self::Row(storage, _) | Self::Storage(storage) => Some(storage),
+            Self::Definitions | Self::Identities => None,
+        }
+    }
 }
 
 impl Operation {
@@ -126,6 +148,14 @@ impl Operation {
         match self {
             Self::Row(row) => Scope::Row(row.storage, row.row),
             Self::Other(other) => other.scope(),
+        }
+    }
+
+    /// The numbers of the data files that the operation names.
+    pub fn data_files(&self) -> Vec<u64> {
+        match self {
+            Self::Row(_) => Vec::new(),
+            Self::Other(other) => other.data_files(),
         }
     }
 
@@ -152,17 +182,24 @@ fn decode_record(record: &[u8]) -> Option<(CommitTs, Vec<Redo>)> {
     let ts = CommitTs(r.u64()?);
     let mut operations = Vec::new();
     while r.remaining() > 0 {
-        operations.push(take_operation(&mut r)?);
+        let from = record.len() - r.remaining();
+        let (kind, operation) = take_operation(&mut r)?;
+        let at = from..record.len() - r.remaining();
+        operations.push(Redo {
+            kind,
+            at,
+            operation,
+        });
     }
     Some((ts, operations))
 }
 
-fn take_operation(r: &mut ByteReader<'_>) -> Option<Redo> {
+fn take_operation(r: &mut ByteReader<'_>) -> Option<(usize, Operation)> {
     let tag = r.u8()?;
     let mut kinds = KINDS.iter().enumerate();
     let (kind, registered) = kinds.find(|(_, kind)| kind.tag == tag)?;
     let operation = (registered.decode)(r)?;
-    Some(Redo { kind, operation })
+    Some((kind, operation))
 }
 
 #[cfg(test)]

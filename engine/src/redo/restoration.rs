@@ -7,7 +7,7 @@ use crate::manifest_state::{ManifestState, RangeEntry};
 use crate::store::{Shared, Store, StoredIndex, TableStore, storage_schema};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use strandline_base::{RangeNo, Result, StorageId};
+use strandline_base::{ColumnId, RangeNo, Result, StorageId};
 use strandline_storage::file::data_file::DataFile;
 use strandline_tail::schema::StorageSchema;
 
@@ -85,6 +85,21 @@ impl Restoration {
                     }
                 }
             }
+        }
+    }
+
+    /// The index of a key in words, by the constraints that have it.
+    pub fn key_name(&self, storage: StorageId, columns: &[ColumnId]) -> String {
+        let newest = self.catalogs.last().map(|(_, newest)| newest);
+        let tables = newest.iter().flat_map(|newest| newest.tables.values());
+        let keys = tables
+            .filter(|t| t.storage == storage)
+            .flat_map(|t| &t.keys);
+        let names = keys.filter(|key| key.columns == columns);
+        let names: Vec<_> = names.map(|key| format!("\"{}\"", key.name)).collect();
+        match names.is_empty() {
+            true => "an index of a key that was dropped".into(),
+            false => format!("the index of constraint {}", names.join(" and ")),
         }
     }
 

@@ -2,18 +2,15 @@
 
 use crate::catalog::TableDef;
 use crate::statement::{Statement, record_batch};
-use crate::store::Store;
-use crate::store::TableStore;
-use crate::store::key_index;
+use crate::store::{RowVersion, Store, TableStore, VersionBounds, key_index};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{Field, Schema};
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Error, Result, RowId, SqlState, SqlType, Value};
 use strandline_column::types::{array_of, arrow_type};
 use strandline_index::is_same_key;
-use strandline_txn::{StartWord, Visibility};
 
-struct RowVersion {
+struct HistoryRow {
     values: Vec<Value>,
     from: CommitTs,
     to: Option<CommitTs>,
@@ -70,40 +67,37 @@ impl Statement {
         (row, oldest): (RowId, CommitTs),
         key_columns: &[ColumnId],
         key: &[Value],
-        out: &mut Vec<RowVersion>,
+        out: &mut Vec<HistoryRow>,
     ) -> Result<()> {
         let columns: Vec<ColumnId> = table.columns.iter().map(|c| c.id).collect();
-        let times = store.rows().version_times(row)?;
-        for (i, &from) in times.iter().enumerate() {
-            let to = times.get(i + 1).copied();
-            if from > self.snapshot_ts() || to.is_some_and(|to| to <= oldest) {
-                continue;
-            }
-            let at = Visibility {
-                ts: from,
-                own: StartWord(0),
-                statement: 0,
-            };
-            let mut values = vec![Value::Null; columns.len()];
-            if !store.rows().read(row, &at, &columns, &mut values)? {
-                continue;
-            }
-            let position = |c: &ColumnId| table.position(*c);
-            let own_key: Vec<Value> = key_columns
-                .iter()
-                .filter_map(position)
-                .map(|at| values[at].clone())
-                .collect();
-            if is_same_key(&own_key, key) {
-                let to = to.filter(|to| *to <= self.snapshot_ts());
-                out.push(RowVersion { values, from, to });
-            }
-        }
-        Ok(())
+        let bounds = VersionBounds::AnyChange;
+        store
+            .rows()
+            .visit_versions(row, &columns, bounds, &mut |version| {
+                self.transaction().check_cancelled()?;
+                let RowVersion { from, to, values } = version;
+                if from > self.snapshot_ts() || to.is_some_and(|to| to <= oldest) {
+                    return Ok(());
+                }
+                let position = |c: &ColumnId| table.position(*c);
+                let own_key: Vec<Value> = key_columns
+                    .iter()
+                    .filter_map(position)
+                    .map(|at| values[at].clone())
+                    .collect();
+                if is_same_key(&own_key, key) {
+                    out.push(HistoryRow {
+                        values: values.to_vec(),
+                        from,
+                        to: to.filter(|to| *to <= self.snapshot_ts()),
+                    });
+                }
+                Ok(())
+            })
     }
 }
 
-fn history_batch(table: &TableDef, versions: &[RowVersion]) -> Result<RecordBatch> {
+fn history_batch(table: &TableDef, versions: &[HistoryRow]) -> Result<RecordBatch> {
     let mut fields = Vec::new();
     let mut arrays: Vec<ArrayRef> = Vec::new();
     for (at, column) in table.columns.iter().enumerate() {

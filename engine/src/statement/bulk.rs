@@ -11,6 +11,10 @@
 //! Encoding runs on worker threads, at most one range each, and of no more ranges than
 //! `Settings::load_bytes` have room for, so that loading uses all cores with bounded memory. The
 //! workers that encode nothing enter a loaded range into the table's indexes ([`entries`]).
+//!
+//! All loads share `Settings::load_bytes`. One that is alone may have all of it. Several have half of
+//! what the others leave, and make smaller ranges. None waits for another, since its client may have
+//! stopped sending. Each has at least an eighth of a range's bytes.
 
 mod entries;
 
@@ -96,15 +100,19 @@ impl BulkInsert {
         }
         let mut rows = rows.clone();
         while rows.num_rows() > 0 {
-            let room = self
-                .range_bytes()
-                .saturating_sub(self.buffered_bytes.bytes());
+            let buffered = self.buffered_bytes.bytes();
+            let room = self.buffer_bytes().saturating_sub(buffered);
             let slots = RANGE_ROWS - self.buffered_rows;
             let take = rows_within(&rows, room).min(slots);
             let taken = rows.slice(0, take);
             let bytes = batch_bytes(&taken);
             if bytes > room && self.buffered_rows > 0 {
-                self.start_encoding()?; // a single row, too wide for what is left of the range
+                // A single row, too wide for what is left of the range or of the share.
+                let is_full = buffered + bytes > self.range_bytes();
+                match is_full || self.encoding.is_empty() {
+                    true => self.start_encoding()?,
+                    false => self.finish_one()?,
+                }
                 continue;
             }
             if take == 1 {
@@ -123,6 +131,21 @@ impl BulkInsert {
 
     fn range_bytes(&self) -> usize {
         self.statement.transaction().db().settings().range_bytes()
+    }
+
+    /// Bytes of rows that may wait for a full range.
+    fn buffer_bytes(&self) -> usize {
+        let db = self.statement.transaction().db();
+        let encoding = self.encoding.iter().map(|range| range.bytes.bytes());
+        let encoding: usize = encoding.sum();
+        let own = encoding + self.buffered_bytes.bytes();
+        let share = match db.load_memory.used().saturating_sub(own) {
+            0 => db.settings().load_bytes(),
+            others => db.settings().load_bytes().saturating_sub(others) / 2,
+        };
+        let range = self.range_bytes();
+        let share = share.saturating_sub(encoding);
+        share.clamp(range / CHUNK_BYTES_PART, range)
     }
 
     /// Whether the buffered rows fill a range of their own.
@@ -234,8 +257,7 @@ impl BulkInsert {
         self.loaded += rows as u64;
         self.enter_range(loaded.based.no, &columns, rows)?;
         self.statement
-            .note_loaded(&self.table, &self.store, loaded.based.no);
-        Ok(())
+            .note_loaded(&self.table, &self.store, loaded.based.no)
     }
 }
 

@@ -26,7 +26,7 @@ use crate::store::merged_bases::BaseOnlyRanges;
 use crate::transaction::Transaction;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::SchemaRef;
-use foreign_keys::{NoRules, RowEvent};
+use foreign_keys::{NoRules, RowEvents};
 use keys::KeyChecks;
 use std::sync::Arc;
 use strandline_base::sync::Mutex;
@@ -49,7 +49,7 @@ pub struct Statement {
     visibility: Visibility,
     checks: Mutex<KeyChecks>,
     /// changes that foreign keys have to look at
-    row_events: Mutex<Vec<RowEvent>>,
+    row_events: Mutex<RowEvents>,
     /// bases that scans read instead of the ranges, see `relaxed`
     merged: BaseOnlyRanges,
 }

@@ -62,7 +62,7 @@ impl Statement {
         redo::put_insert(&mut state.redo, table.storage, row, columns);
         drop(state);
         self.enter_inserted(target, values, row, conflicts)?;
-        self.note_inserted(table, store, row);
+        self.note_inserted(table, store, row)?;
         Ok(row)
     }
 
@@ -176,7 +176,7 @@ impl Statement {
         let before = self.before_change(table, place, row, None)?;
         let is_deleted = self.write(target, row, Change::Delete)?;
         if let Some(before) = before.filter(|_| is_deleted) {
-            self.note_deleted(table, before);
+            self.note_deleted(table, before)?;
         }
         Ok(is_deleted)
     }

@@ -9,7 +9,7 @@
 
 use crate::store::all_rows::{self, RangeSlots, values_at};
 use crate::store::newest;
-use crate::store::{Store, StoredIndex, TableStore};
+use crate::store::{Store, StoredIndex, TableStore, VersionBounds};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use strandline_base::{CommitTs, Error, RangeNo, Result, RowId, Value};
@@ -52,7 +52,7 @@ pub(crate) fn fill(
     let work = || {
         let (mut load, mut loaded) = (index.index.bulk_load(), 0);
         while let Some(range) = ranges.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let slots = index_range(store, index, range, own, &mut *load)?;
+            let slots = index_range(store, index, range, own, &mut *load, observer)?;
             loaded += slots;
             if loaded >= LOAD_ROWS {
                 std::mem::replace(&mut load, index.index.bulk_load()).finish()?;
@@ -95,6 +95,7 @@ fn index_range(
     range: &Arc<Range>,
     own: StartWord,
     load: &mut dyn BulkLoad,
+    observer: &dyn BuildObserver,
 ) -> Result<usize> {
     let version = range.load_full();
     // What base has, deleted rows included: AS OF may ask for them.
@@ -106,7 +107,7 @@ fn index_range(
         &newest(own),
         &mut |values, row| load.push(values, row, &mut others),
     )?;
-    index_former_keys(store, index, range)?;
+    index_former_keys(store, index, range, observer)?;
     Ok(slots)
 }
 
@@ -196,30 +197,34 @@ fn visit_each(
 
 /// Whether a committed version of `row` may still be read.
 fn has_versions(store: &Store, row: RowId) -> Result<bool> {
-    Ok(!store.rows().has_expired(row)? && !store.rows().version_times(row)?.is_empty())
+    Ok(!store.rows().has_expired(row)? && store.rows().has_versions(row)?)
 }
 
 /// Keys that rows had before an update of a key column. A sweep will look at them.
-fn index_former_keys(store: &Store, index: &StoredIndex, range: &Range) -> Result<()> {
-    let lineage = &store.lineage;
+fn index_former_keys(
+    store: &Store,
+    index: &StoredIndex,
+    range: &Range,
+    observer: &dyn BuildObserver,
+) -> Result<()> {
     let mut left = Vec::new();
-    for row in lineage.rows_with_updates_of(range, &index.columns)? {
+    let bounds = VersionBounds::WantedChange;
+    for row in store.lineage.rows_with_updates_of(range, &index.columns)? {
         index.note_moved();
-        let times = lineage.version_times(row)?;
-        left.extend(times.last().map(|newest| (*newest, row)));
-        for ts in times {
-            let visibility = Visibility {
-                ts,
-                own: StartWord(0),
-                statement: 0,
-            };
-            match index.key_at(store.rows(), row, &visibility) {
-                Ok(Some(key)) => drop(index.index.add(&index.index.encode(&key), row)?),
-                // An expression that failed for a version of the past has no value to look for.
-                Err(error) if index.computed().is_none() => return Err(error),
-                Ok(None) | Err(_) => {}
-            }
-        }
+        let mut newest = None;
+        store
+            .rows()
+            .visit_versions(row, &index.columns, bounds, &mut |version| {
+                observer.advanced(0)?;
+                newest = version.to.or(Some(version.from));
+                match index.key_of(version.values) {
+                    Ok(Some(key)) => index.index.add(&index.index.encode(&key), row).map(drop),
+                    // An expression that failed for a version of the past has no value to look for.
+                    Err(error) if index.computed().is_none() => Err(error),
+                    Ok(None) | Err(_) => Ok(()),
+                }
+            })?;
+        left.extend(newest.map(|newest| (newest, row)));
     }
     index.sweep.note_all_left(left);
     Ok(())

@@ -40,6 +40,7 @@ pub(crate) use table_store::TableStore;
 pub(crate) use strandline_table::lineage::horizon::Horizon;
 pub(crate) use strandline_table::lineage::image::RangeImage;
 pub(crate) use strandline_table::lineage::read::NewestRow;
+pub(crate) use strandline_table::lineage::read::versions::{RowVersion, VersionBounds};
 pub(crate) use strandline_table::lineage::scan::versions::{
     RangeVersions, VersionInterval, VersionRows,
 };

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, RangeNo, Result, RowId, Value};
 use strandline_table::lineage::Lineage;
 use strandline_table::lineage::read::NewestRow;
+use strandline_table::lineage::read::versions::{RowVersion, VersionBounds};
 use strandline_tail::change::{Change, PendingStamp, WriteOutcome, Writer};
 use strandline_tail::release::TailMask;
 use strandline_tail::schema::StorageSchema;
@@ -95,8 +96,18 @@ pub(crate) trait TableStore: Send + Sync {
     /// used again.
     fn has_expired(&self, row: RowId) -> Result<bool>;
 
-    /// When versions of `row` began or ended, ascending, as far as they are kept.
-    fn version_times(&self, row: RowId) -> Result<Vec<CommitTs>>;
+    /// Visits the committed versions of `row`, oldest first, as far as they are kept, in one pass
+    /// over its records. Those before the oldest moment that may be asked for may be incomplete.
+    fn visit_versions(
+        &self,
+        row: RowId,
+        columns: &[ColumnId],
+        bounds: VersionBounds,
+        visit: &mut dyn FnMut(RowVersion<'_>) -> Result<()>,
+    ) -> Result<()>;
+
+    /// Whether a committed version of `row` may still be read.
+    fn has_versions(&self, row: RowId) -> Result<bool>;
 
     /// Releases the memory of `undone` writes to several tails of a range, if that pays. Returns
     /// whether it did.
@@ -186,8 +197,18 @@ impl TableStore for Lineage {
         Self::has_expired(self, row)
     }
 
-    fn version_times(&self, row: RowId) -> Result<Vec<CommitTs>> {
-        Self::version_times(self, row)
+    fn visit_versions(
+        &self,
+        row: RowId,
+        columns: &[ColumnId],
+        bounds: VersionBounds,
+        visit: &mut dyn FnMut(RowVersion<'_>) -> Result<()>,
+    ) -> Result<()> {
+        Self::visit_versions(self, row, columns, bounds, visit)
+    }
+
+    fn has_versions(&self, row: RowId) -> Result<bool> {
+        Self::has_versions(self, row)
     }
 
     fn release_undone(&self, range: RangeNo, tails: TailMask, undone: usize) -> bool {

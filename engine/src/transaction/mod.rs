@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use strandline_base::sync::Mutex;
-use strandline_base::{CommitTs, Error, ErrorKind, Result, SqlState};
+use strandline_base::{CommitTs, Error, ErrorKind, Result, SqlState, TableId};
 use strandline_tail::change::PendingStamp;
 use strandline_txn::{
     Isolation, Looks, SnapshotGuard, StartWord, TxnSlot, TxnStatus, Visibility, lock_timeout,
@@ -379,6 +379,13 @@ impl Transaction {
         state.ended = true;
         self.hints.end();
         state.snapshot = None;
+        self.forget_reads();
+    }
+
+    fn forget_reads(&self) {
+        if let Some(reads) = &self.reads {
+            *reads.lock() = ReadSet::default();
+        }
     }
 
     /// Undoes all changes and ends the transaction; the memory of its records is to be released
@@ -390,8 +397,21 @@ impl Transaction {
             slot.abort();
         }
         undo(state, 0, &RareMark::START);
+        if state.catalog_changed {
+            self.forget_created_identities();
+        }
         self.finish(state, slot);
         undone
+    }
+
+    /// The next transaction that creates a table gets the number of one that this transaction has
+    /// created. No other creates one before this one has ended.
+    #[cold]
+    fn forget_created_identities(&self) {
+        if let Ok(newest) = self.db.catalogs.at(CommitTs::MAX) {
+            let is_older = |table: TableId| table.0 < newest.next_table;
+            self.db.identities.retain(is_older);
+        }
     }
 
     /// Undoes all changes and ends the transaction.
@@ -407,9 +427,6 @@ impl Transaction {
         let undone = self.abort(&mut state, slot);
         // The owner may keep the transaction for long before it is dropped, so free its lists.
         state.redo = Vec::new();
-        if let Some(reads) = &self.reads {
-            *reads.lock() = ReadSet::default();
-        }
         self.db.note_abort();
         drop(state);
         self.release(&undone);
@@ -432,6 +449,7 @@ impl Transaction {
         state.footprint = Footprint::default();
         state.entries = EnteredKeys::default();
         state.rare = None;
+        self.forget_reads();
         // This is needed also if its commit panicked while it held the slot.
         self.release_locks(state, self.hints.own());
         if let Some(slot) = slot {

@@ -533,6 +533,62 @@ fn a_commit_during_a_validation_is_not_missed() {
     }
 }
 
+/// Of many reads a validation looks at those that a changed row concerns.
+#[test]
+fn a_validation_costs_rows_plus_reads() {
+    const READS: i64 = 300;
+    let db = with_table(&SimDisk::new(24));
+    let options = TxnOptions {
+        isolation: Isolation::Serializable,
+        ..TxnOptions::default()
+    };
+    let txn = db.begin(options).expect("begin");
+    let statement = txn.begin_statement().expect("statement");
+    for k in 0..READS {
+        assert!(!has(&txn, k));
+        let single = crate::ColumnPredicate {
+            column: ColumnId(0),
+            op: crate::CompareOp::Eq,
+            value: Value::BigInt(1_000 + k),
+        };
+        let request = ScanRequest {
+            columns: vec![ColumnId(0)],
+            prune: vec![single],
+            ..ScanRequest::default()
+        };
+        statement.scan(&table(&db), request).expect("scan");
+    }
+    insert(&txn, 5_000..5_001);
+    let word = txn.word().expect("it has written");
+    let reads = txn.reads.as_ref().expect("serializable").lock();
+    let since = statement.snapshot_ts();
+    let validation = Validation::begin(&db, &reads, since, word).expect("nothing yet");
+    let commit = |keys| {
+        let other = begin(&db);
+        insert(&other, keys);
+        other.commit().expect("commit");
+    };
+    commit(10_000..10_000 + READS);
+    validation.finish().expect("nothing that was read");
+    assert_eq!(validation.compared.take(), 2 * READS as usize);
+    Validation::begin(&db, &reads, since, word).expect("nothing that was read");
+    for conflict in [READS - 1, 1_000 + READS - 1] {
+        let validation = Validation::begin(&db, &reads, since, word).expect("nothing yet");
+        let other = begin(&db);
+        insert(&other, conflict..conflict + 1);
+        let appended = append(&other);
+        validation.finish().expect_err("it was read");
+        drop(validation);
+        complete(&other, appended).expect("commit");
+        assert!(Validation::begin(&db, &reads, since, word).is_err());
+        let other = begin(&db);
+        let key = [Value::BigInt(conflict)];
+        let deleted = other.begin_statement().expect("statement");
+        assert!(deleted.point_delete(&table(&db), 0, &key).expect("delete"));
+        other.commit().expect("commit");
+    }
+}
+
 /// A transaction that wants a key inserted by a pre-committed transaction waits until that one is
 /// durable.
 #[test]

@@ -27,19 +27,22 @@
 //! transactions are taken as committed: they abort only if the log fails, and then this one fails
 //! too.
 
-use super::read_set::{KeyRead, ReadSet, ScanRead};
+use super::read_set::{IndexReads, ReadSet, ScanFinder, ScanRead, StorageReads};
 use crate::catalog::TableDef;
 use crate::db::Db;
 use crate::db::commit_watch::CommitWatch;
 use crate::redo::{self, Scope};
-use crate::request::{ColumnPredicate, CompareOp};
+use crate::request::CompareOp;
 use crate::store::TableStore;
 use crate::store::{Store, StoredIndex};
 use arrow_array::RecordBatch;
 use arrow_schema::{Field, Schema};
 use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use strandline_base::{CommitTs, Error, ErrorKind, Result, RowId, SqlState, StorageId, Value};
+use strandline_base::{
+    ColumnId, CommitTs, Error, ErrorKind, Result, RowId, SqlState, StorageId, Value,
+};
 use strandline_column::types::{array_of, arrow_type};
 use strandline_txn::{StartWord, Visibility};
 
@@ -53,6 +56,9 @@ pub struct Validation<'a> {
     snapshot: CommitTs,
     own: StartWord,
     watch: CommitWatch<'a>,
+    /// keys of rows, and scans of versions, that were compared
+    #[cfg(test)]
+    pub(super) compared: std::cell::Cell<usize>,
 }
 
 impl<'a> Validation<'a> {
@@ -70,22 +76,22 @@ impl<'a> Validation<'a> {
             snapshot,
             own,
             watch: db.commit_watches.watch(),
+            #[cfg(test)]
+            compared: std::cell::Cell::default(),
         };
         // Orders the following reads after every commit that was queued before the watch began.
         db.txns().queued();
         validation.check_definitions()?;
-        for key in &reads.keys {
-            validation.check_key(key)?;
-        }
-        let mut changed: Vec<(StorageId, Vec<RowId>)> = Vec::new();
-        for scan in &reads.scans {
-            let id = scan.store.id();
-            if !changed.iter().any(|(known, _)| *known == id) {
-                let rows = scan.store.rows().changed_since(snapshot, own)?;
-                changed.push((id, rows));
+        for reads in reads.storages() {
+            for read in &reads.keys {
+                let index = validation.current_index(reads, &read.index)?;
+                for key in read.keys.values().flatten() {
+                    validation.check_key((reads, read), index.as_ref(), key)?;
+                }
             }
-            for (_, rows) in changed.iter().filter(|(known, _)| *known == id) {
-                validation.check_scan(scan, rows)?;
+            if reads.everything || !reads.scans.is_empty() {
+                let rows = reads.store.rows().changed_since(snapshot, own)?;
+                validation.check_scans(reads, &ScanFinder::of(&reads.scans), &rows)?;
             }
         }
         Ok(validation)
@@ -94,40 +100,56 @@ impl<'a> Validation<'a> {
     /// Examines the commits since `begin`. The caller holds the log's lock and draws the
     /// transaction's timestamp before it releases the lock.
     pub fn finish(&self) -> Result<()> {
+        let mut rows: BTreeMap<StorageId, Vec<RowId>> = BTreeMap::new();
         for record in self.watch.take() {
             let (_, operations) = redo::decode(&record, "a commit of this run")?;
             for redo in operations {
                 match redo.operation.scope() {
-                    Scope::Row(storage, row) => self.check_row(storage, row)?,
+                    Scope::Row(storage, row) if self.reads.of(storage).is_some() => {
+                        rows.entry(storage).or_default().push(row);
+                    }
+                    Scope::Row(..) | Scope::Identities => {}
                     Scope::Storage(storage) => self.check_load(storage)?,
                     Scope::Definitions => self.check_definitions()?,
-                    Scope::Identities => {}
                 }
+            }
+        }
+        for (storage, mut rows) in rows {
+            rows.sort_unstable();
+            rows.dedup();
+            if let Some(reads) = self.reads.of(storage) {
+                self.check_rows(reads, &rows)?;
             }
         }
         Ok(())
     }
 
-    fn check_row(&self, storage: StorageId, row: RowId) -> Result<()> {
-        for key in self.reads.keys.iter().filter(|k| k.store.id() == storage) {
-            for ts in [self.snapshot, CommitTs::MAX] {
-                let found = key.index.key_at(key.store.rows(), row, &of_others(ts))?;
-                if found.is_some_and(|found| key.is(&found)) {
-                    return self.check_key(key);
+    fn check_rows(&self, reads: &StorageReads, rows: &[RowId]) -> Result<()> {
+        for read in &reads.keys {
+            for &row in rows {
+                for ts in [self.snapshot, CommitTs::MAX] {
+                    self.note_compared();
+                    let found = read.index.key_at(reads.store.rows(), row, &of_others(ts))?;
+                    if let Some(key) = found.and_then(|found| read.find(&found)) {
+                        let index = self.current_index(reads, &read.index)?;
+                        self.check_key((reads, read), index.as_ref(), key)?;
+                    }
                 }
             }
         }
-        for scan in self.reads.scans.iter().filter(|s| s.store.id() == storage) {
-            self.check_scan(scan, &[row])?;
-        }
-        Ok(())
+        self.check_scans(reads, &ScanFinder::of(&reads.scans), rows)
+    }
+
+    fn note_compared(&self) {
+        #[cfg(test)]
+        self.compared.set(self.compared.get() + 1);
     }
 
     /// A bulk load into a table that was read is a conflict: its rows are not examined under the
     /// log's lock.
     fn check_load(&self, storage: StorageId) -> Result<()> {
-        match self.reads.tables().find(|(_, s)| s.id() == storage) {
-            Some((_, store)) => Err(self.conflict(store)),
+        match self.reads.of(storage) {
+            Some(reads) => Err(self.conflict(&reads.store)),
             None => Ok(()),
         }
     }
@@ -135,8 +157,8 @@ impl<'a> Validation<'a> {
     /// Checks that the tables read still have the same storages.
     fn check_definitions(&self) -> Result<()> {
         let catalog = self.db.catalogs.at(CommitTs::MAX)?;
-        for (table, store) in self.reads.tables() {
-            let now = catalog.tables.get(&table);
+        for StorageReads { table, store, .. } in self.reads.storages() {
+            let now = catalog.tables.get(table);
             if now.is_none_or(|now| now.storage != store.id()) && !self.is_own_change(store) {
                 return Err(self.conflict(store));
             }
@@ -150,13 +172,18 @@ impl<'a> Validation<'a> {
         store.is_exclusive_to(self.own)
     }
 
-    /// Checks that the same row has the key, unchanged.
-    fn check_key(&self, key: &KeyRead) -> Result<()> {
-        let Some(index) = self.current_index(key)? else {
-            return Err(self.conflict(&key.store));
+    /// Checks that the same row has the key, unchanged. `index`: see [`Self::current_index`].
+    fn check_key(
+        &self,
+        (reads, read): (&StorageReads, &IndexReads),
+        index: Option<&Arc<StoredIndex>>,
+        key: &[Value],
+    ) -> Result<()> {
+        let Some(index) = index else {
+            return Err(self.conflict(&reads.store));
         };
-        let stored = key.store.rows();
-        let Some(bytes) = index.key_bytes(&key.values) else {
+        let stored = reads.store.rows();
+        let Some(bytes) = index.key_bytes(key) else {
             return Ok(());
         };
         let mut rows = Vec::new();
@@ -164,27 +191,31 @@ impl<'a> Validation<'a> {
         for row in rows {
             let has_key = |ts| -> Result<bool> {
                 let found = index.key_at(stored, row, &of_others(ts))?;
-                Ok(found.is_some_and(|found| key.is(&found)))
+                Ok(found.is_some_and(|found| read.is(key, &found)))
             };
             let (before, now) = (has_key(self.snapshot)?, has_key(CommitTs::MAX)?);
             let has_changed =
                 before != now || now && stored.has_changed_since(row, self.snapshot, self.own)?;
             if has_changed {
-                return Err(self.conflict(&key.store));
+                return Err(self.conflict(&reads.store));
             }
         }
         Ok(())
     }
 
     /// The index into which writers enter their keys by now; None if it has been dropped.
-    fn current_index(&self, key: &KeyRead) -> Result<Option<Arc<StoredIndex>>> {
-        let (store, index) = (&key.store, &key.index);
+    fn current_index(
+        &self,
+        reads: &StorageReads,
+        index: &StoredIndex,
+    ) -> Result<Option<Arc<StoredIndex>>> {
+        let store = &reads.store;
         let catalog = self.db.catalogs.at(CommitTs::MAX)?;
         let is_defined = |table: &Arc<TableDef>| match index.id() {
             None => table.keys.iter().any(|def| def.columns == index.columns),
             Some(id) => table.index(id).is_some(),
         };
-        if !catalog.tables.get(&key.table).is_some_and(is_defined) && !self.is_own_change(store) {
+        if !catalog.tables.get(&reads.table).is_some_and(is_defined) && !self.is_own_change(store) {
             return Ok(None);
         }
         Ok(match index.id() {
@@ -193,35 +224,65 @@ impl<'a> Validation<'a> {
         })
     }
 
-    fn check_scan(&self, scan: &ScanRead, rows: &[RowId]) -> Result<()> {
-        if scan.every_version && !rows.is_empty() {
-            return Err(self.conflict(&scan.store));
+    /// Checks that the scans of a storage select the same of `rows`, with the same values. Each row
+    /// is read once, whatever the number of scans.
+    fn check_scans(&self, reads: &StorageReads, finder: &ScanFinder, rows: &[RowId]) -> Result<()> {
+        if reads.everything && !rows.is_empty() {
+            return Err(self.conflict(&reads.store));
         }
-        let columns: Vec<_> = scan.columns.iter().map(|(id, _)| *id).collect();
-        let stored = scan.store.rows();
+        let scanned = reads.scans.iter().flat_map(|scan| &scan.columns);
+        let columns: BTreeSet<ColumnId> = scanned.map(|(id, _)| *id).collect();
+        let columns: Vec<ColumnId> = columns.into_iter().collect();
         for rows in rows.chunks(BATCH_ROWS) {
-            let mut candidates = Vec::new();
+            let mut candidates: BTreeMap<usize, Vec<Vec<Value>>> = BTreeMap::new();
             for &row in rows {
-                let mut versions = Vec::with_capacity(2);
-                for ts in [self.snapshot, CommitTs::MAX] {
-                    let mut values = vec![Value::Null; columns.len()];
-                    if stored.read(row, &of_others(ts), &columns, &mut values)? {
-                        versions.push(values);
-                    }
+                let versions = self.versions_of(&reads.store, row, &columns)?;
+                for (at, version) in versions.iter().enumerate() {
+                    let other = versions.get(1 - at);
+                    finder.each(
+                        |column| version[place_of(&columns, column)].clone(),
+                        &mut |no| {
+                            self.note_compared();
+                            let scan = &reads.scans[no];
+                            let values = scan.values_of(&columns, version);
+                            let is_same = other.is_some_and(|other| {
+                                // Nothing that was read has changed.
+                                scan.values_of(&columns, other) == values
+                            });
+                            if !is_same && is_within(scan, &values) {
+                                candidates.entry(no).or_default().push(values);
+                            }
+                        },
+                    );
                 }
-                if let [before, now] = versions.as_slice()
-                    && before == now
-                {
-                    continue; // nothing that was read has changed
-                }
-                let selected = |values: &Vec<Value>| is_within(&scan.bounds, scan, values);
-                candidates.extend(versions.into_iter().filter(selected));
             }
-            if any_selected(scan, &candidates)? {
-                return Err(self.conflict(&scan.store));
+            for (no, rows) in candidates {
+                if any_selected(&reads.scans[no], &rows)? {
+                    return Err(self.conflict(&reads.store));
+                }
             }
         }
         Ok(())
+    }
+
+    /// The values of a row as of the snapshot and of now, without versions that do not exist.
+    fn versions_of(
+        &self,
+        store: &Store,
+        row: RowId,
+        columns: &[ColumnId],
+    ) -> Result<Vec<Vec<Value>>> {
+        let mut versions = Vec::with_capacity(2);
+        for ts in [self.snapshot, CommitTs::MAX] {
+            let mut values = vec![Value::Null; columns.len()];
+            if store
+                .rows()
+                .read(row, &of_others(ts), columns, &mut values)?
+            {
+                versions.push(values);
+            }
+        }
+        Ok(versions)
     }
 
     fn conflict(&self, store: &Store) -> Error {
@@ -254,8 +315,22 @@ fn of_others(ts: CommitTs) -> Visibility {
     }
 }
 
-fn is_within(bounds: &[ColumnPredicate], scan: &ScanRead, values: &[Value]) -> bool {
-    bounds.iter().all(|bound| {
+/// The place of a column in a list that has it.
+fn place_of(columns: &[ColumnId], column: ColumnId) -> usize {
+    columns.partition_point(|id| *id < column)
+}
+
+impl ScanRead {
+    /// The values of the scan's columns among those of `columns`.
+    fn values_of(&self, columns: &[ColumnId], values: &[Value]) -> Vec<Value> {
+        let own = self.columns.iter();
+        own.map(|(id, _)| values[place_of(columns, *id)].clone())
+            .collect()
+    }
+}
+
+fn is_within(scan: &ScanRead, values: &[Value]) -> bool {
+    scan.bounds.iter().all(|bound| {
         let at = scan.columns.iter().position(|(id, _)| *id == bound.column);
         let order = at.and_then(|at| values[at].compare(&bound.value));
         match (order, bound.op) {

@@ -23,7 +23,7 @@ mod reader;
 mod tests;
 mod writer;
 
-pub use merge::RowMerge;
+pub use merge::RunMerge;
 pub use reader::{Run, RunCursor};
 pub use writer::RunWriter;
 
@@ -32,7 +32,7 @@ use strandline_base::bytes::{ByteReader, PutBytes};
 use strandline_base::{CommitTs, Error, Result, RowId, checksum};
 
 /// The interface of a record for runs.
-pub trait RunItem: Debug {
+pub trait RunItem: Debug + PartialEq {
     /// The row.
     fn row(&self) -> RowId;
     /// The timestamp for the run's time bounds.

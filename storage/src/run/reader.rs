@@ -5,6 +5,7 @@ use super::{
     TRAILER_BYTES, check_header,
 };
 use crate::file::{Access, DataFiles, Extent, FileKind, StoredFile};
+use std::ops::Range;
 use std::sync::Arc;
 use strandline_base::bytes::ByteReader;
 use strandline_base::{CommitTs, Error, Result, RowId, checksum};
@@ -168,77 +169,38 @@ impl<C: RunCodec> Run<C> {
         to_exclusive: RowId,
         visit: &mut dyn FnMut(C::Record) -> Result<()>,
     ) -> Result<()> {
+        let mut cursor = self.cursor(from..to_exclusive, READ_BYTES);
+        while let Some(record) = cursor.next_record()? {
+            visit(record)?;
+        }
+        Ok(())
+    }
+
+    /// A cursor before the first record of the rows in `rows`. It reads adjacent blocks together,
+    /// up to `read_bytes`, and no block before a record of it is asked for.
+    pub fn cursor(&self, rows: Range<RowId>, read_bytes: u64) -> RunCursor<'_, C> {
         let blocks = &self.index.blocks;
         // A block's rows end at the first row of the next block, and that row may be in both.
         let first = blocks
-            .partition_point(|b| b.first_row < from)
+            .partition_point(|b| b.first_row < rows.start)
             .saturating_sub(1);
-        let end = blocks.partition_point(|b| b.first_row < to_exclusive);
-        let mut rest = blocks.get(first..end).unwrap_or_default();
-        let mut buffer = Vec::new();
-        // The versions of one row rarely take more than one block.
-        let access = match rest.len() {
-            0 | 1 => Access::Random,
-            _ => Access::Sequential,
-        };
-        while let Some(head) = rest.first() {
-            let fits = |b: &BlockPlace| b.offset + u64::from(b.len) <= head.offset + READ_BYTES;
-            let count = rest.iter().take_while(|b| fits(b)).count().max(1);
-            let (group, tail) = rest.split_at(count);
-            let extent = Extent {
-                offset: head.offset,
-                len: group.iter().map(|b| u64::from(b.len)).sum(),
-            };
-            self.file.read(extent, access, &mut buffer)?;
-            let mut bytes = &buffer[..];
-            for block in group {
-                let (stored, others) = bytes.split_at(block.len as usize);
-                self.visit_block(block, stored, from, to_exclusive, visit)?;
-                bytes = others;
-            }
-            rest = tail;
-        }
-        Ok(())
-    }
-
-    /// A cursor before the first record.
-    pub fn cursor(&self) -> RunCursor<'_, C> {
+        let end = blocks.partition_point(|b| b.first_row < rows.end);
         RunCursor {
             run: self,
-            block: 0,
+            rows,
+            read_bytes,
+            // The versions of one row fill one block, seldom more.
+            access: match end.saturating_sub(first) {
+                0 | 1 => Access::Random,
+                _ => Access::Sequential,
+            },
+            blocks: first..end.max(first),
+            read: first..first,
+            bytes: Vec::new(),
+            at: 0,
+            block: None,
             records: Vec::new().into_iter(),
         }
-    }
-
-    fn visit_block(
-        &self,
-        block: &BlockPlace,
-        bytes: &[u8],
-        from: RowId,
-        to_exclusive: RowId,
-        visit: &mut dyn FnMut(C::Record) -> Result<()>,
-    ) -> Result<()> {
-        let got = checksum(&[self.id(), block.offset], bytes);
-        if got != block.crc {
-            return Err(Error::checksum_mismatch(self.place(block), block.crc, got));
-        }
-        let malformed = || Error::corrupt(self.place(block), "malformed record");
-        let mut reader = ByteReader::new(bytes);
-        let origin = C::take_origin(&mut reader).ok_or_else(malformed)?;
-        let mut previous = block.first_row;
-        while reader.remaining() > 0 {
-            let (row, bytes) = take_group(&mut reader, previous).ok_or_else(malformed)?;
-            if row >= to_exclusive {
-                break;
-            }
-            previous = row;
-            if row >= from {
-                let records = self.codec.take_group(row, bytes, origin);
-                let records = records.ok_or_else(malformed)?;
-                records.into_iter().try_for_each(&mut *visit)?;
-            }
-        }
-        Ok(())
     }
 
     fn place(&self, block: &BlockPlace) -> String {
@@ -271,53 +233,143 @@ impl<C: RunCodec> Run<C> {
     }
 }
 
-/// Iterates over a run's records in order, one block at a time.
+/// Iterates over the records of a run's rows in order. One group is decoded at a time, so memory does
+/// not grow with the number of a row's records.
 #[derive(Debug)]
 pub struct RunCursor<'a, C: RunCodec> {
     run: &'a Run<C>,
-    /// the block to read next
-    block: usize,
+    rows: Range<RowId>,
+    read_bytes: u64,
+    access: Access,
+    /// the blocks that are not open yet
+    blocks: Range<usize>,
+    /// those of them that are read; their bytes begin at `at`
+    read: Range<usize>,
+    bytes: Vec<u8>,
+    /// the next byte to take
+    at: usize,
+    block: Option<OpenBlock<C::Origin>>,
     records: std::vec::IntoIter<C::Record>,
 }
 
+/// The block that a cursor is in.
+#[derive(Clone, Copy, Debug)]
+struct OpenBlock<O> {
+    /// its number
+    no: usize,
+    /// where it ends in the bytes that are read
+    end: usize,
+    origin: O,
+    /// of the group before
+    row: RowId,
+}
+
 impl<C: RunCodec> RunCursor<'_, C> {
-    /// The row of the next record, if there is one.
+    /// The next record, which stays the next one.
     ///
     /// # Errors
     /// The errors of [`Run::records`].
-    pub fn row(&mut self) -> Result<Option<RowId>> {
+    pub fn peek(&mut self) -> Result<Option<&C::Record>> {
         while self.records.len() == 0 {
-            let Some(block) = self.run.index.blocks.get(self.block) else {
+            if !self.decode_group()? {
                 return Ok(None);
-            };
-            self.block += 1;
-            let extent = Extent {
-                offset: block.offset,
-                len: u64::from(block.len),
-            };
-            let mut bytes = Vec::new();
-            let file = &self.run.file;
-            file.read(extent, Access::Sequential, &mut bytes)?;
-            let mut records = Vec::new();
-            let (from, to) = (RowId(0), RowId(u64::MAX));
-            self.run
-                .visit_block(block, &bytes, from, to, &mut |record| {
-                    records.push(record);
-                    Ok(())
-                })?;
-            self.records = records.into_iter();
+            }
         }
-        Ok(self.records.as_slice().first().map(RunItem::row))
+        Ok(self.head())
     }
 
-    /// Moves the next records to `out` while they belong to `row`.
+    /// What the last [`RunCursor::peek`] found.
+    pub fn head(&self) -> Option<&C::Record> {
+        self.records.as_slice().first()
+    }
+
+    /// The next record, if there is one.
     ///
     /// # Errors
     /// The errors of [`Run::records`].
-    pub fn take_row(&mut self, row: RowId, out: &mut Vec<C::Record>) -> Result<()> {
-        while self.row()? == Some(row) {
-            out.extend(self.records.next());
+    pub fn next_record(&mut self) -> Result<Option<C::Record>> {
+        self.peek()?;
+        Ok(self.records.next())
+    }
+
+    /// Decodes the next group of wanted rows; whether there is one.
+    fn decode_group(&mut self) -> Result<bool> {
+        loop {
+            let Some(block) = &mut self.block else {
+                if !self.open_block()? {
+                    return Ok(false);
+                }
+                continue;
+            };
+            if self.at == block.end {
+                self.block = None;
+                continue;
+            }
+            let malformed = || {
+                let place = &self.run.index.blocks[block.no];
+                Error::corrupt(self.run.place(place), "malformed record")
+            };
+            let mut reader = ByteReader::new(&self.bytes[self.at..block.end]);
+            let (row, bytes) = take_group(&mut reader, block.row).ok_or_else(malformed)?;
+            self.at = block.end - reader.remaining();
+            if row >= self.rows.end {
+                // The rows of all further groups are greater.
+                self.blocks.start = self.blocks.end;
+                self.block = None;
+                return Ok(false);
+            }
+            block.row = row;
+            if row >= self.rows.start {
+                let records = self.run.codec.take_group(row, bytes, block.origin);
+                self.records = records.ok_or_else(malformed)?.into_iter();
+                return Ok(true);
+            }
         }
+    }
+
+    /// Opens the next block; whether there is one.
+    fn open_block(&mut self) -> Result<bool> {
+        let no = self.blocks.start;
+        if no >= self.blocks.end {
+            return Ok(false);
+        }
+        if no >= self.read.end {
+            self.read_blocks()?;
+        }
+        let place = &self.run.index.blocks[no];
+        let end = self.at + place.len as usize;
+        let bytes = &self.bytes[self.at..end];
+        let got = checksum(&[self.run.id(), place.offset], bytes);
+        if got != place.crc {
+            let place_name = self.run.place(place);
+            return Err(Error::checksum_mismatch(place_name, place.crc, got));
+        }
+        let mut reader = ByteReader::new(bytes);
+        let origin = C::take_origin(&mut reader)
+            .ok_or_else(|| Error::corrupt(self.run.place(place), "malformed record"))?;
+        self.at = end - reader.remaining();
+        self.block = Some(OpenBlock {
+            no,
+            end,
+            origin,
+            row: place.first_row,
+        });
+        self.blocks.start += 1;
+        Ok(true)
+    }
+
+    fn read_blocks(&mut self) -> Result<()> {
+        let rest = &self.run.index.blocks[self.blocks.clone()];
+        let offset = rest.first().map_or(0, |first| first.offset);
+        let fits = |b: &&BlockPlace| b.offset + u64::from(b.len) <= offset + self.read_bytes;
+        let count = rest.iter().take_while(fits).count().max(1).min(rest.len());
+        let extent = Extent {
+            offset,
+            len: rest[..count].iter().map(|b| u64::from(b.len)).sum(),
+        };
+        self.run.file.read(extent, self.access, &mut self.bytes)?;
+        self.at = 0;
+        self.read = self.blocks.start..self.blocks.start + count;
         Ok(())
     }
 }

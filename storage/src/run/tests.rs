@@ -1,7 +1,7 @@
 //! Runs of the simplest possible records: a row and a time.
 
 use super::*;
-use crate::file::DataFiles;
+use crate::file::{Access, DataFiles};
 use std::sync::Arc;
 use strandline_base::rng::Rng;
 use strandline_device::MemoryDevice;
@@ -57,9 +57,10 @@ fn write(files: &Arc<DataFiles>, id: u64, marks: &[Mark]) -> Arc<Run<Marks>> {
     Arc::new(Run::open(files, &run_file_name(id), id, Marks).expect("open"))
 }
 
-/// Rows are in one, several or all runs, with several records each; runs have many blocks.
+/// Rows are in one, several or all runs, with several records each; runs have many blocks. A record
+/// that several runs hold comes once.
 #[test]
-fn a_merge_gives_every_record_in_the_order_of_rows() {
+fn a_merge_gives_every_record_once_in_order() {
     let files = DataFiles::new(Arc::new(MemoryDevice::new()));
     let mut rng = Rng::new(5);
     let mut all = Vec::new();
@@ -74,18 +75,31 @@ fn a_merge_gives_every_record_in_the_order_of_rows() {
         })
         .collect();
     assert!(runs.iter().all(|run| run.index().blocks.len() > 1));
-    let (mut merge, mut merged) = (RowMerge::new(&runs), Vec::new());
-    let mut last = None;
-    loop {
-        let first = merged.len();
-        let Some(row) = merge.next_row(&mut merged).expect("next") else {
-            break;
-        };
-        assert!(last < Some(row), "{row:?} after {last:?}");
-        assert!(merged[first..].iter().all(|mark| mark.row() == row));
-        merged[first..].sort();
-        last = Some(row);
+    let rows = RowId(17)..RowId(4_900);
+    let mut merge = RunMerge::new(&runs, &rows, 1 << 16);
+    let mut merged = Vec::new();
+    while let Some(mark) = merge.next_record().expect("next") {
+        merged.push(mark);
     }
     all.sort();
+    all.dedup();
+    all.retain(|mark| rows.contains(&mark.row()));
     assert_eq!(merged, all);
+}
+
+/// A reader of one row among large ones opens no block before it needs a record of it.
+#[test]
+fn a_cursor_decodes_what_is_taken_and_no_more() {
+    let files = DataFiles::new(Arc::new(MemoryDevice::new()));
+    let marks: Vec<Mark> = (0..200_000).map(|ts| Mark(7, ts)).collect();
+    let run = write(&files, 1, &marks);
+    let blocks = run.index().blocks.len();
+    assert!(blocks > 5, "{blocks}");
+    let reads = || files.reads(Access::Sequential);
+    let before = reads();
+    let mut cursor = run.cursor(RowId(7)..RowId(8), 0);
+    for mark in &marks[..10] {
+        assert_eq!(cursor.next_record().expect("next"), Some(*mark));
+    }
+    assert_eq!(reads(), before + 1, "of {blocks}");
 }

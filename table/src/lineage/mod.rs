@@ -5,7 +5,7 @@
 //! | [`base`] | a range's immutable state: insert range or chunks, row metadata, blocks |
 //! | [`history`] | records of update runs: versions that base no longer holds; what runs write |
 //! | [`write`] | updates, deletes, locks, inserts and loads of rows: records under a start word |
-//! | [`read`] | a row id and a snapshot: values |
+//! | [`read`] | a row id and a snapshot: values; a row id: all its versions |
 //! | [`scan`] | a range and a snapshot: Arrow arrays, also of all versions in an interval |
 //! | [`merge`] | a range and a moment: new base state, written and published |
 //!

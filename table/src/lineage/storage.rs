@@ -189,8 +189,10 @@ impl Lineage {
     pub fn runs(&self) -> Arc<Vec<Arc<Run>>> {
         self.runs.load_full()
     }
-    /// Replaces the list of runs.
+    /// Replaces the list of runs: newest first, disjoint in commit time.
     pub fn set_runs(&self, runs: Vec<Arc<Run>>) {
+        let is_newer = |newer: &Arc<Run>, older: &Arc<Run>| newer.oldest_version() > older.max_ts();
+        debug_assert!(runs.is_sorted_by(is_newer), "runs overlap in commit time");
         let _grow = self.grow.lock();
         self.runs.store(Arc::new(runs));
     }

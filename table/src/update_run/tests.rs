@@ -189,10 +189,8 @@ fn a_run_gives_back_every_range_of_rows() {
             assert_eq!(run.bytes(), device.open("run").unwrap().len().unwrap());
             assert_eq!(run.file_name(), "run");
             assert_eq!(read(run, 0, u64::MAX).unwrap(), expected);
-            let (mut cursor, mut found) = (run.cursor(), Vec::new());
-            while let Some(row) = cursor.row().unwrap() {
-                cursor.take_row(row, &mut found).unwrap();
-            }
+            let mut cursor = run.cursor(RowId(0)..RowId(u64::MAX), 0);
+            let found: Vec<_> = std::iter::from_fn(|| cursor.next_record().unwrap()).collect();
             assert_eq!(found, expected);
         }
         let (low, high) = (run.min_row().0, run.max_row().0);

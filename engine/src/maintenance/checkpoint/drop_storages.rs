@@ -16,8 +16,8 @@ impl Db {
             .into_iter()
             .filter(|store| !store.is_held())
             .collect();
-        let catalogs = self.catalogs.through(CommitTs::MAX);
-        let live = self.live_storages(&catalogs, moment);
+        let storages = self.catalogs.storages(CommitTs::MAX);
+        let live = self.live_storages(&storages, moment);
         for store in free.into_iter().filter(|store| !live.contains(&store.id())) {
             let mut stores = self.stores.write();
             if stores

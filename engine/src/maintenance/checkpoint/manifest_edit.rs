@@ -20,13 +20,31 @@ impl Db {
     ) -> ManifestEdit {
         let Named { catalogs, live, .. } = named;
         let known = state.storages.keys().copied();
-        let as_before = |id: &StorageId| (*id, state.covered(*id));
+        let behind = |id: &StorageId| {
+            let (through, log_from) = state.covered(*id);
+            // What a kept log lacks is not in the log yet: a closed-off table takes no writes.
+            let is_kept = parts.kept_logs.contains_key(id);
+            (
+                *id,
+                (through, if is_kept { moment.log_from } else { log_from }),
+            )
+        };
+        let kept_log = |id: &StorageId| {
+            let log = parts.kept_logs.get(id).or_else(|| state.kept_logs.get(id));
+            Some((*id, log?.clone()))
+        };
         ManifestEdit {
             checkpoint_ts: moment.through,
             log_from: moment.log_from,
             log_durable: self.wal.durable_lsn().0,
             next_file: self.shared.next_file.load(Ordering::Relaxed),
             catalogs: VersionsEdit::between(&state.catalogs, catalogs),
+            identities_gone: state
+                .identities
+                .iter()
+                .map(|(table, ..)| *table)
+                .filter(|table| named.is_gone(*table))
+                .collect(),
             identities: state.changed_identities(self.identities.values()),
             time: moment.time.clone(),
             storages: parts
@@ -35,7 +53,8 @@ impl Db {
                 .map(|p| (p.store.id(), p.edit.clone()))
                 .collect(),
             dropped: known.filter(|id| !live.contains(id)).collect(),
-            behind: parts.failed.iter().map(as_before).collect(),
+            behind: parts.failed.iter().map(behind).collect(),
+            kept_logs: parts.failed.iter().filter_map(kept_log).collect(),
             forgotten: named.forgotten.clone(),
         }
     }
@@ -47,6 +66,7 @@ impl Db {
         if appended.is_ok() || is_unknown {
             // After a failed write the edit may be there at the next open all the same.
             parts.ready.iter_mut().for_each(|part| part.files.keep());
+            parts.kept_files.keep();
         }
         if is_unknown {
             self.refuse_writes();

@@ -3,7 +3,7 @@
 //! A checkpoint at T = stable takes these steps, a file each: (1) `moment`: T, and the catalogs and
 //! storages that may still be read; (2) `parts`, by storage, in `lineage`: `merge` the ranges that
 //! are due, write one run with the committed records ≤ T that are in no run (`storage_part`),
-//! `unite` runs; (3) `manifest_edit`: sync, append one edit, the atomic step; (4) `publish` the
+//! `unite` runs, and `kept_logs` for closed-off tables; (3) `manifest_edit`: sync, append one edit, the atomic step; (4) `publish` the
 //! merged ranges and the runs, then `drop_storages`; (5) `log_cut`. A crash before (3) leaves
 //! orphaned files. A crash after it loses nothing: replay skips commits at or below T.
 //!
@@ -11,7 +11,8 @@
 //! 1. A record leaves memory (its page is dropped) only when the manifest names a run that has it.
 //! 2. The log is cut only behind the position that the manifest names.
 //! 3. A storage whose records cannot be written stays as of its last checkpoint. The manifest says
-//!    so (`behind`), and the log is kept from there; all other storages go on.
+//!    so (`behind`), and the log is kept from there, or what the storage needs of it is copied into
+//!    a file (`kept_logs`); all other storages go on.
 //! 4. The storage of a dropped table goes with its files when its own retention is over, whatever
 //!    other tables keep; catalog versions that name it may stay (`forgotten`).
 //! 5. After a manifest edit whose fate is unknown there is no further checkpoint, and the log takes
@@ -21,6 +22,7 @@
 //! so that the files do not depend on the threads' number but for their ids.
 
 mod drop_storages;
+mod kept_logs;
 mod lineage;
 mod log_cut;
 mod manifest_edit;
@@ -34,6 +36,7 @@ use super::outcome::{CheckpointOutcome, CheckpointReport};
 use super::reserve::is_full_disk;
 use super::set_aside::contained;
 use crate::db::Db;
+use kept_logs::kept_log_ids;
 use std::sync::atomic::Ordering;
 use strandline_base::Result;
 use tracing::info;
@@ -113,8 +116,11 @@ impl Db {
         let moment = self.checkpoint_moment()?;
         let named = self.named_at(&moment);
         let mut parts = self.prepare_parts(&named, moment.through, effort);
+        self.keep_logs(&mut parts, &state, &moment, effort);
+        self.identities.retain(|table| !named.is_gone(table));
         let edit = self.edit_of(&parts, &state, &moment, &named);
-        if parts.ready.is_empty() && edit.dropped.is_empty() && !named.pruned {
+        let has_files = !parts.ready.is_empty() || !parts.kept_files.is_empty();
+        if !has_files && edit.dropped.is_empty() && !named.pruned {
             // Nothing is gained by an edit.
             if parts.no_room.is_some() || parts.behind.is_some() {
                 return Ok(parts.outcome(CheckpointReport::default(), false));
@@ -126,7 +132,9 @@ impl Db {
         self.maintenance
             .logged_bytes
             .fetch_sub(logged, Ordering::Relaxed);
+        let kept_before = kept_log_ids(&state);
         state.apply(edit, "the checkpoint's edit")?;
+        self.remove_kept_logs(&kept_before - &kept_log_ids(&state));
         // The same versions, which share what they have in memory.
         state.catalogs = named.catalogs;
         let mut report = CheckpointReport::default();

@@ -2,13 +2,14 @@
 //! and the catalogs and storages that may still be read.
 
 use crate::catalog::retention::TimeMap;
-use crate::catalog::versions::{Version, kept_storages, storages_of};
+use crate::catalog::storage_uses::StorageUses;
+use crate::catalog::versions::Version;
 use crate::db::Db;
 use crate::store::Store;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use strandline_base::{CommitTs, Result, StorageId};
+use strandline_base::{CommitTs, Result, StorageId, TableId};
 
 /// The moment that a checkpoint is of.
 pub(super) struct Moment {
@@ -24,12 +25,25 @@ pub(super) struct Moment {
 /// The catalogs of a checkpoint, and the storages they name.
 pub(super) struct Named {
     pub catalogs: Vec<Version>,
+    /// the storages that they name
+    pub storages: StorageUses,
     /// versions have gone since the last checkpoint
     pub pruned: bool,
+    /// the tables that they name
+    tables: BTreeSet<TableId>,
+    /// tables from here on are of transactions that are not part of the checkpoint
+    next_table: u32,
     /// storages that may be asked for
     pub live: BTreeSet<StorageId>,
     /// storages that only versions name in which they may not be asked for any more
     pub forgotten: BTreeSet<StorageId>,
+}
+
+impl Named {
+    /// Whether a table has been dropped, and no moment before that may be asked for.
+    pub fn is_gone(&self, table: TableId) -> bool {
+        table.0 < self.next_table && !self.tables.contains(&table)
+    }
 }
 
 impl Db {
@@ -52,24 +66,20 @@ impl Db {
 
     /// Whether a storage could not be restored, and the newest catalog has no table with it any
     /// more: dropping such a table gives its rows up, whatever its retention.
-    fn is_given_up(&self, storage: StorageId, catalogs: &[Version]) -> bool {
+    fn is_given_up(&self, storage: StorageId, storages: &StorageUses) -> bool {
         let is_closed_off = |store: Arc<Store>| store.check_restored().is_err();
-        self.any_store(storage).is_ok_and(is_closed_off)
-            && catalogs.last().is_some_and(|(_, newest)| {
-                let mut tables = newest.tables.values();
-                tables.all(|table| table.storage != storage)
-            })
+        !storages.has_newest(storage) && self.any_store(storage).is_ok_and(is_closed_off)
     }
 
-    /// The storages that `catalogs` name and that may be asked for.
+    /// Those of `storages` that may be asked for.
     pub(super) fn live_storages(
         &self,
-        catalogs: &[Version],
+        storages: &StorageUses,
         moment: &Moment,
     ) -> BTreeSet<StorageId> {
         let begins = |policy| moment.time.begin_of(policy);
-        let mut live = kept_storages(catalogs, begins, moment.oldest);
-        live.retain(|id| !self.is_given_up(*id, catalogs));
+        let mut live = storages.kept(begins, moment.oldest);
+        live.retain(|id| !self.is_given_up(*id, storages));
         live
     }
 
@@ -79,10 +89,15 @@ impl Db {
         let pruned = self.catalogs.prune(begins, moment.oldest);
         // Later versions may not be in the log yet.
         let catalogs = self.catalogs.through(moment.through);
-        let live = self.live_storages(&catalogs, moment);
-        let forgotten = &storages_of(&catalogs) - &live;
+        let storages = self.catalogs.storages(moment.through);
+        let live = self.live_storages(&storages, moment);
+        let forgotten = &storages.all() - &live;
+        let newest = catalogs.last().map(|(_, newest)| newest.next_table);
         Named {
             catalogs,
+            tables: storages.tables(),
+            next_table: newest.unwrap_or(0),
+            storages,
             pruned,
             live,
             forgotten,

@@ -15,6 +15,9 @@ impl NewFiles {
         let names = Vec::new();
         Self { device, names }
     }
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
     pub fn extend(&mut self, names: impl IntoIterator<Item = String>) {
         self.names.extend(names);
     }

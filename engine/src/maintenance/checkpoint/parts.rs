@@ -3,27 +3,33 @@
 
 use super::lineage::StoragePart;
 use super::moment::Named;
+use super::new_files::NewFiles;
 use super::terms::Terms;
 use crate::catalog::TableDef;
 use crate::db::Db;
 use crate::db::set_aside::Work;
 use crate::maintenance::effort::Effort;
-use crate::maintenance::horizons::table_of;
 use crate::maintenance::outcome::{CheckpointOutcome, CheckpointReport};
 use crate::maintenance::reserve::{full_disk, is_full_disk};
 use crate::maintenance::set_aside::contained;
+use crate::manifest_state::KeptLog;
 use crate::store::Store;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use strandline_base::sync::Mutex;
 use strandline_base::{CommitTs, Error, Result, StorageId};
+use strandline_device::Device;
 
 /// The storages' parts of a checkpoint.
-#[derive(Default)]
 pub(super) struct Parts {
     pub ready: Vec<StoragePart>,
     /// storages whose records could not be written
     pub failed: BTreeSet<StorageId>,
+    /// those of them that are closed off
+    pub closed_off: Vec<Arc<Store>>,
+    /// their logs, if these do not have to stay in the log
+    pub kept_logs: BTreeMap<StorageId, KeptLog>,
+    pub kept_files: NewFiles,
     /// why the first of them could not
     pub behind: Option<Error>,
     /// why merges were given up
@@ -31,6 +37,18 @@ pub(super) struct Parts {
 }
 
 impl Parts {
+    fn new(device: &Arc<dyn Device>) -> Self {
+        Self {
+            ready: Vec::new(),
+            failed: BTreeSet::new(),
+            closed_off: Vec::new(),
+            kept_logs: BTreeMap::new(),
+            kept_files: NewFiles::new(device),
+            behind: None,
+            no_room: None,
+        }
+    }
+
     /// How a checkpoint of these parts ended. A full disk is a failure of the database; any other
     /// failure is its table's.
     pub fn outcome(self, report: CheckpointReport, has_changed: bool) -> CheckpointOutcome {
@@ -47,8 +65,8 @@ impl Parts {
 impl Db {
     /// Prepares the parts of the live storages, each by itself.
     pub(super) fn prepare_parts(&self, named: &Named, through: CommitTs, effort: Effort) -> Parts {
-        let mut parts = Parts::default();
-        let Named { catalogs, live, .. } = named;
+        let mut parts = Parts::new(self.device());
+        let Named { storages, live, .. } = named;
         if effort == Effort::DropsOnly {
             parts.failed.clone_from(live);
             parts.no_room = Some(full_disk());
@@ -62,7 +80,12 @@ impl Db {
         self.set_aside.retain(|storage| live.contains(&storage));
         let stores = self.stores.read().clone();
         for (id, store) in stores.into_iter().filter(|(id, _)| live.contains(id)) {
-            match self.prepare_part(&store, table_of(catalogs, id).as_deref(), &terms) {
+            if store.check_restored().is_err() {
+                parts.failed.insert(id);
+                parts.closed_off.push(store);
+                continue;
+            }
+            match self.prepare_part(&store, storages.table(id).map(|t| &**t), &terms) {
                 Ok(part) => parts.ready.extend(part),
                 Err(error) => {
                     parts.failed.insert(id);
@@ -81,9 +104,6 @@ impl Db {
         table: Option<&TableDef>,
         terms: &Terms,
     ) -> Result<Option<StoragePart>> {
-        if let Err(failure) = store.check_restored() {
-            return Err(self.unrestored(store.id(), failure));
-        }
         let work = Work::WriteRecords;
         if let Some(failure) = self.pausing_failure(store, work, terms.retries()) {
             return Err(failure);

@@ -5,7 +5,7 @@
 //! it does not see is a conflict (40001).
 
 use super::look::referencing_rows;
-use super::{ParentGone, RowEvent};
+use super::{ParentGone, RowEvents};
 use crate::catalog::foreign_keys::equal_value;
 use crate::catalog::index::{ForeignKeyDef, ReferentialAction};
 use crate::catalog::{TableDef, column_of};
@@ -56,7 +56,7 @@ impl Statement {
         gone: ParentGone,
         new: Option<Vec<Value>>,
         rules: &dyn RowRules,
-    ) -> Result<Vec<RowEvent>> {
+    ) -> Result<RowEvents> {
         let action = match new {
             None => key.on_delete,
             Some(_) => key.on_update,
@@ -64,13 +64,13 @@ impl Statement {
         match action {
             ReferentialAction::NoAction if self.defers(child, key) => {
                 self.txn.defer(Box::new(gone))?;
-                return Ok(Vec::new());
+                return Ok(RowEvents::default());
             }
             ReferentialAction::NoAction => gone.check(&self.txn, true)?,
             ReferentialAction::Restrict => gone.check(&self.txn, false)?,
             _ => return self.change_children(child, key, gone, (action, new), rules),
         }
-        Ok(Vec::new())
+        Ok(RowEvents::default())
     }
 
     fn change_children(
@@ -80,13 +80,13 @@ impl Statement {
         gone: ParentGone,
         (action, new): (ReferentialAction, Option<Vec<Value>>),
         rules: &dyn RowRules,
-    ) -> Result<Vec<RowEvent>> {
+    ) -> Result<RowEvents> {
         let catalog = self.txn.catalog();
         let parent = catalog.tables.get(&gone.parent);
         let parent = parent.ok_or_else(|| Error::internal("a referenced table is gone"))?;
         let rows = referencing_rows(&self.txn, child, (key, parent), &gone.old, false)?;
         if rows.is_empty() {
-            return Ok(Vec::new());
+            return Ok(RowEvents::default());
         }
         // It sees what was committed up to now, the rows that were waited for included.
         let statement = self.txn.begin_statement()?;

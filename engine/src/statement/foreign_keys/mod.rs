@@ -19,18 +19,20 @@
 
 mod action;
 mod check;
+mod events;
 mod look;
 mod violation;
 
 pub(crate) use action::NoRules;
 pub use action::RowRules;
 use check::ParentGone;
+pub(crate) use events::{RowEvent, RowEvents};
 
 use crate::catalog::TableDef;
 use crate::catalog::index::ForeignKeyDef;
 use crate::statement::Statement;
 use crate::store::{Store, TableStore, newest};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use strandline_base::sync::{Ordering, fence};
 use strandline_base::{ColumnId, RangeNo, Result, RowId, Value};
@@ -38,30 +40,6 @@ use strandline_txn::StartWord;
 
 /// Values of some columns of a row.
 pub(crate) type ColumnValues = Vec<(ColumnId, Value)>;
-
-/// A change that foreign keys look at.
-pub(crate) enum RowEvent {
-    /// rows of a referencing table are new, or have new values in referencing columns
-    Child {
-        /// the referencing table
-        table: Arc<TableDef>,
-        /// its rows
-        store: Arc<Store>,
-        /// the changed rows
-        rows: Vec<RowId>,
-    },
-    /// a range of a referencing table was bulk-loaded
-    ChildRange {
-        /// the referencing table
-        table: Arc<TableDef>,
-        /// its rows
-        store: Arc<Store>,
-        /// the one that was loaded
-        range: RangeNo,
-    },
-    /// a row of a referenced table went or has another key
-    Parent(ParentChange),
-}
 
 /// A row of a referenced table that went or has another key.
 pub(crate) struct ParentChange {
@@ -119,30 +97,45 @@ impl Statement {
 
     /// Rows were inserted.
     #[inline]
-    pub(crate) fn note_inserted(&self, table: &Arc<TableDef>, store: &Arc<Store>, row: RowId) {
-        if !table.foreign_keys.is_empty() {
-            self.note_child(table, store, row);
+    pub(crate) fn note_inserted(
+        &self,
+        table: &Arc<TableDef>,
+        store: &Arc<Store>,
+        row: RowId,
+    ) -> Result<()> {
+        match table.foreign_keys.is_empty() {
+            true => Ok(()),
+            false => self.note_child(table, store, row),
         }
     }
 
     /// A range was bulk-loaded.
-    pub(crate) fn note_loaded(&self, table: &Arc<TableDef>, store: &Arc<Store>, range: RangeNo) {
-        if !table.foreign_keys.is_empty() {
-            self.row_events.lock().push(RowEvent::ChildRange {
-                table: table.clone(),
-                store: store.clone(),
-                range,
-            });
+    pub(crate) fn note_loaded(
+        &self,
+        table: &Arc<TableDef>,
+        store: &Arc<Store>,
+        range: RangeNo,
+    ) -> Result<()> {
+        if table.foreign_keys.is_empty() {
+            return Ok(());
         }
+        let (table, store) = (table.clone(), store.clone());
+        let event = RowEvent::ChildRange {
+            table,
+            store,
+            range,
+        };
+        self.row_events.lock().push(event, &self.txn)
     }
 
     /// The row was deleted.
-    pub(crate) fn note_deleted(&self, table: &Arc<TableDef>, before: Before) {
-        self.row_events.lock().push(RowEvent::Parent(ParentChange {
+    pub(crate) fn note_deleted(&self, table: &Arc<TableDef>, before: Before) -> Result<()> {
+        let event = RowEvent::Parent(ParentChange {
             table: table.clone(),
             old: before.0,
             new: None,
-        }));
+        });
+        self.row_events.lock().push(event, &self.txn)
     }
 
     /// The row was updated.
@@ -164,40 +157,26 @@ impl Statement {
             .collect();
         let is_changed = |columns: &[ColumnId]| columns.iter().any(|id| changed.contains(id));
         if is_changed(&table.referenced_columns()) {
-            self.row_events.lock().push(RowEvent::Parent(ParentChange {
+            let event = RowEvent::Parent(ParentChange {
                 table: table.clone(),
                 old: before.0,
                 new: Some(after),
-            }));
+            });
+            self.row_events.lock().push(event, &self.txn)?;
         }
         if table
             .foreign_keys
             .iter()
             .any(|key| is_changed(&key.columns))
         {
-            self.note_child(table, store, row);
+            self.note_child(table, store, row)?;
         }
         Ok(())
     }
 
-    fn note_child(&self, table: &Arc<TableDef>, store: &Arc<Store>, row: RowId) {
+    fn note_child(&self, table: &Arc<TableDef>, store: &Arc<Store>, row: RowId) -> Result<()> {
         let mut events = self.row_events.lock();
-        if let Some(RowEvent::Child {
-            table: last,
-            store: last_store,
-            rows,
-        }) = events.last_mut()
-            && Arc::ptr_eq(last, table)
-            && Arc::ptr_eq(last_store, store)
-        {
-            rows.push(row);
-            return;
-        }
-        events.push(RowEvent::Child {
-            table: table.clone(),
-            store: store.clone(),
-            rows: vec![row],
-        });
+        events.push_child((table, store), row, &self.txn)
     }
 
     /// Whether something was written that foreign keys have to look at.
@@ -208,18 +187,18 @@ impl Statement {
     /// Drops the noted changes: they are known to violate no constraint, or violations are
     /// permitted.
     pub(crate) fn forget_row_events(&self) {
-        self.row_events.lock().clear();
+        *self.row_events.lock() = RowEvents::default();
     }
 
     /// Checks the statement's changes and runs the referential actions that follow from them.
     pub(super) fn settle_references(&self, rules: &dyn RowRules) -> Result<()> {
-        let mut queue = VecDeque::from(std::mem::take(&mut *self.row_events.lock()));
+        let mut queue = std::mem::take(&mut *self.row_events.lock());
         if queue.is_empty() {
             return Ok(());
         }
         fence(Ordering::SeqCst);
         let mut referencing = HashMap::new();
-        while let Some(event) = queue.pop_front() {
+        while let Some(event) = queue.pop() {
             self.txn.check_cancelled()?;
             match event {
                 RowEvent::Child { table, store, rows } => {
@@ -248,7 +227,7 @@ impl Statement {
         change: &ParentChange,
         referencing: &[(Arc<TableDef>, Arc<ForeignKeyDef>)],
         rules: &dyn RowRules,
-        queue: &mut VecDeque<RowEvent>,
+        queue: &mut RowEvents,
     ) -> Result<()> {
         for (child, key) in referencing {
             if let Some((old, new)) = change.keys(key) {
@@ -258,7 +237,7 @@ impl Statement {
                     name: key.name.clone(),
                     old,
                 };
-                queue.extend(self.act(child, key, gone, new, rules)?);
+                queue.append(self.act(child, key, gone, new, rules)?, &self.txn)?;
                 fence(Ordering::SeqCst);
             }
         }

@@ -3,14 +3,14 @@
 //! A row's old-value records go along with the first of its updates that is written (again with
 //! later ones: a duplicate is harmless, a missing one would lose history). A version that no
 //! snapshot can see, for example all but the last of one transaction, is folded into the next. A
-//! version does not repeat values of the version before it (see `history`).
+//! version does not repeat values of the version before it (see `repeats`).
 //!
-//! Records are found first, as addresses, and their values are read row by row when they are
+//! Records are found first, as addresses, and their values are read one by one when they are
 //! written: the values of all of them would take twenty times that memory, beside the writers.
 
 use crate::lineage::Lineage;
 use crate::lineage::base::BaseBody;
-use crate::lineage::history::{drop_repeats, thinned};
+use crate::lineage::history::rewrite::RowRewrite;
 use crate::lineage::horizon::Horizon;
 use crate::lineage::range::RangeVersion;
 use crate::update_run::{RunRecord, RunRecordKind};
@@ -198,27 +198,25 @@ impl PendingRecords {
         horizon: &Horizon,
         mut push: impl FnMut(RunRecord) -> Result<()>,
     ) -> Result<()> {
-        for row in self.found.chunk_by(|a, b| a.slot == b.slot) {
-            let mut records = thinned(self.read_row(row)?, horizon, self.merged_through);
-            drop_repeats(&mut records);
-            records.into_iter().try_for_each(&mut push)?;
+        for found in self.found.chunk_by(|a, b| a.slot == b.slot) {
+            let has_changes = found.first().is_some_and(|newest| newest.order().1 == 0);
+            let is_wanted = |f: &&PendingRecord| f.kind != RunRecordKind::OldValue || has_changes;
+            let mut row = RowRewrite::new(horizon, self.merged_through);
+            for record in found.iter().filter(is_wanted) {
+                row.push(self.read(record)?, &mut push)?;
+            }
+            row.finish(&mut push)?;
         }
         Ok(())
     }
 
-    /// The records to write of one row; `found` are all its pending records.
-    fn read_row(&self, found: &[PendingRecord]) -> Result<Vec<RunRecord>> {
-        let has_changes = found.first().is_some_and(|newest| newest.order().1 == 0);
-        let is_wanted = |f: &&PendingRecord| f.kind != RunRecordKind::OldValue || has_changes;
-        let record = |f: &PendingRecord| {
-            Ok(RunRecord {
-                row: RowId::new(self.no, f.slot),
-                ts: f.ts,
-                kind: f.kind,
-                columns: self.values(f)?,
-            })
-        };
-        found.iter().filter(is_wanted).map(record).collect()
+    fn read(&self, found: &PendingRecord) -> Result<RunRecord> {
+        Ok(RunRecord {
+            row: RowId::new(self.no, found.slot),
+            ts: found.ts,
+            kind: found.kind,
+            columns: self.values(found)?,
+        })
     }
 
     fn values(&self, found: &PendingRecord) -> Result<Vec<(ColumnId, Value)>> {

@@ -1,7 +1,13 @@
 //! What is left of a row's records tells every moment that may be asked for what all of them did.
 
+use super::repeats::{Repeats, WAITING_BYTES};
+use super::rewrite::rewrite;
 use super::*;
+use crate::lineage::horizon::Horizon;
+use crate::update_run::RunRecordKind;
+use std::collections::BTreeMap;
 use strandline_base::rng::Rng;
+use strandline_base::{RangeNo, Value};
 
 const COLUMNS: u32 = 3;
 
@@ -21,6 +27,34 @@ fn record(
 fn update(ts: u64, columns: &[(u32, i64)]) -> RunRecord {
     let columns = columns.iter().map(|(c, v)| (*c, Value::BigInt(*v)));
     record(ts, RunRecordKind::Update, columns)
+}
+
+fn drop_repeats(records: &mut Vec<RunRecord>) {
+    let (mut repeats, mut out) = (Repeats::default(), Vec::new());
+    let mut keep = |record| {
+        out.push(record);
+        Ok(())
+    };
+    for record in records.drain(..) {
+        repeats.push(record, &mut keep).expect("kept");
+    }
+    repeats.finish(&mut keep).expect("kept");
+    *records = out;
+}
+
+/// What a reduction leaves of one row's records.
+fn rewritten(records: &[RunRecord], reduction: &Reduction<'_>) -> Vec<RunRecord> {
+    let (mut records, mut out) = (records.iter().cloned(), Vec::new());
+    let kept = rewrite(
+        || Ok(records.next()),
+        reduction,
+        |record| {
+            out.push(record);
+            Ok(())
+        },
+    );
+    kept.expect("rewritten");
+    out
 }
 
 /// A row's records, newest first, and its columns as base has them at the end. Updates are
@@ -153,8 +187,7 @@ fn every_moment_that_may_be_asked_for_reads_as_before() {
                 has_oldest: rng.one_in(2),
                 begin: &|_| Ok(Some(CommitTs::ZERO)),
             };
-            kept = reduction.of(&kept, RangeNo(0)).expect("reduced");
-            drop_repeats(&mut kept);
+            kept = rewritten(&kept, &reduction);
             let within = interval.into_iter().flat_map(|(first, last)| first..=last);
             for ts in snapshots
                 .iter()
@@ -242,4 +275,57 @@ fn only_updates_are_repeated() {
             update(20, &[(0, 1), (1, 4)])
         ]
     );
+}
+
+/// A union holds few records at a time, also if a value is never set again: it then comes once more
+/// per so many bytes.
+#[test]
+fn what_waits_to_be_decided_on_is_bounded() {
+    const VERSIONS: u64 = 3_000;
+    let horizon = Horizon::new(CommitTs(0), Vec::new(), Vec::new());
+    let reduction = Reduction {
+        horizon: &horizon,
+        merged_through: &BTreeMap::new(),
+        has_oldest: true,
+        begin: &|_| Ok(None),
+    };
+    let text = |ts: u64| Value::from(format!("{ts}").repeat(5_000).as_str());
+    for once in [true, false] {
+        let (taken, given) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
+        let (mut ts, mut held_max) = (VERSIONS, 0);
+        let next = || {
+            if ts == 0 {
+                return Ok(None);
+            }
+            ts -= 1;
+            let set = match (once, ts) {
+                (true, ts) if ts + 1 == VERSIONS => vec![(0, Value::BigInt(7)), (1, text(ts))],
+                (true, ts) => vec![(1, text(ts))],
+                (false, ts) => vec![(0, Value::BigInt(7)), (1, text(ts))],
+            };
+            let record = record(10 + ts, RunRecordKind::Update, set);
+            taken.set(taken.get() + record.columns.len());
+            Ok(Some(record))
+        };
+        let mut values = 0;
+        rewrite(next, &reduction, |record| {
+            given.set(given.get() + 1);
+            values += record.columns.len();
+            held_max = held_max.max(taken.get() - values);
+            Ok(())
+        })
+        .expect("rewritten");
+        assert_eq!(given.get(), VERSIONS);
+        assert_eq!(
+            values as u64,
+            VERSIONS + 1,
+            "a value that repeats comes once"
+        );
+        let texts_max = WAITING_BYTES / 5_000 + 3;
+        assert!(once || held_max < 10 + VERSIONS as usize);
+        assert!(
+            !once || held_max < texts_max,
+            "{held_max} values, not {texts_max}"
+        );
+    }
 }

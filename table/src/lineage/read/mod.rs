@@ -13,6 +13,7 @@
 //! version that the reader holds keeps the pages.
 
 mod changes;
+pub mod versions;
 
 use crate::lineage::Lineage;
 use crate::lineage::base::row_block::BlockRow;
@@ -330,22 +331,52 @@ impl Lineage {
     }
 
     /// Step 3: history. False: a delete at or before `ts`.
+    ///
+    /// The newest version says whether the row exists. Runs are disjoint in commit time and come
+    /// newest first, so the first record with a column has its value, and nothing is read behind
+    /// the record that completes the columns. Only old values are apart: a run has its own behind
+    /// all of its versions, and the latest of them comes after the versions of all runs.
     fn read_history(&self, row: RowId, ts: CommitTs, wanted: &mut Wanted<'_>) -> Result<bool> {
-        let mut exists = true;
-        let one = RowId(row.0 + 1);
-        for record in self.history_records(row, one, ts)? {
-            if record.kind == RunRecordKind::Delete {
-                exists = false;
+        let rows = row..RowId(row.0 + 1);
+        let mut old_values: Vec<Option<(CommitTs, Value)>> = vec![None; wanted.columns.len()];
+        for run in self.runs().iter() {
+            if run.min_ts() > ts || run.max_row() < row || run.min_row() > row {
+                continue;
             }
-            for (column, value) in record.columns {
-                for at in 0..wanted.columns.len() {
-                    if wanted.columns[at] == column && !wanted.is_found(at) {
-                        wanted.take(at).clone_from(&value);
+            let mut cursor = run.cursor(rows.clone(), 0);
+            while let Some(record) = cursor.next_record()? {
+                if record.ts > ts {
+                    continue;
+                }
+                if record.kind == RunRecordKind::Delete {
+                    return Ok(false);
+                }
+                let is_old = record.kind == RunRecordKind::OldValue;
+                for (column, value) in record.columns {
+                    for (at, old) in old_values.iter_mut().enumerate() {
+                        if wanted.columns[at] != column || wanted.is_found(at) {
+                            continue;
+                        }
+                        if !is_old {
+                            wanted.take(at).clone_from(&value);
+                        } else if old.as_ref().is_none_or(|(known, _)| *known < record.ts) {
+                            *old = Some((record.ts, value.clone()));
+                        }
                     }
+                }
+                if !is_old && wanted.is_complete() {
+                    return Ok(true);
                 }
             }
         }
-        Ok(exists)
+        for (at, old) in old_values.into_iter().enumerate() {
+            if let Some((_, value)) = old
+                && !wanted.is_found(at)
+            {
+                *wanted.take(at) = value;
+            }
+        }
+        Ok(true)
     }
 }
 

@@ -1,6 +1,8 @@
 use super::*;
 use crate::lineage::Shared;
+use crate::lineage::history::{Reduction, unite};
 use crate::lineage::horizon::Horizon;
+use crate::update_run::{Run, RunWriter, UpdateCodec};
 use std::sync::atomic::AtomicU64;
 use strandline_base::{ManualClock, SqlState, SqlType, StorageId};
 use strandline_device::MemoryDevice;
@@ -75,11 +77,19 @@ fn read(lineage: &Lineage, row: RowId) -> Vec<i64> {
 
 /// Merges what was committed up to `ts`, all columns.
 fn merge(lineage: &Arc<Lineage>, row: RowId, ts: u64) {
+    assert!(merge_if_due(lineage, row, ts), "something to merge");
+}
+
+/// The same; false: there is nothing to merge.
+fn merge_if_due(lineage: &Arc<Lineage>, row: RowId, ts: u64) -> bool {
     let range = lineage.range(row.range()).expect("the row's range");
     let horizon = Horizon::new(CommitTs(0), Vec::new(), Vec::new());
     let merged = lineage.merge_range(range, CommitTs(ts), &horizon, 3, true);
-    let merged = merged.expect("merged").expect("something to merge");
-    lineage.publish_merge(&merged);
+    let merged = merged.expect("merged");
+    if let Some(merged) = &merged {
+        lineage.publish_merge(merged);
+    }
+    merged.is_some()
 }
 
 fn newest() -> Visibility {
@@ -213,4 +223,154 @@ fn reads_of_a_row_are_random_and_those_of_a_scan_sequential() {
     assert!(random > 0 && sequential == 0, "{random}, {sequential}");
     chunk.blocks(0..1, None).expect("blocks");
     assert_eq!(reads(), [random, 1]);
+}
+
+/// One pass gives what a read per version gives, wherever the row's records are: in the tail, in
+/// runs, in both. Runs may lack what no moment from `oldest` on sees.
+#[test]
+fn a_row_s_versions_are_those_that_reads_find() {
+    for seed in 0..60 {
+        let mut rng = strandline_base::rng::Rng::new(seed);
+        let (lineage, row) = storage();
+        let (mut times, mut persisted, mut last) = (vec![1], 0, 60);
+        for ts in 2..60 {
+            match rng.below(8) {
+                0 => {
+                    persist(&lineage, row, persisted, ts - 1);
+                    persisted = ts - 1;
+                    merge_if_due(&lineage, row, ts - 1);
+                }
+                1 => {
+                    persist(&lineage, row, persisted, ts - 1);
+                    persisted = ts - 1;
+                }
+                2..=5 => {
+                    set(&lineage, row, ColumnId(rng.below(3) as u32), ts);
+                    times.push(ts);
+                }
+                6 => set(&lineage, NEIGHBOUR, ColumnId(1), ts),
+                _ => {}
+            }
+        }
+        if rng.one_in(2) {
+            let outcome = lineage.write(row, Change::Delete, &writer(60), &mut Vec::new());
+            assert!(matches!(outcome, Ok(WriteOutcome::Done(_))));
+            (times, last) = ([times, vec![60]].concat(), 59);
+        }
+        if rng.one_in(2) {
+            persist(&lineage, row, persisted, 60);
+            merge_if_due(&lineage, row, 60);
+        }
+        let oldest = if rng.one_in(2) { rng.below(60) } else { 0 };
+        reduce(&lineage, row, oldest);
+        let is_kept = |to: &Option<CommitTs>| to.is_none_or(|to| to.0 > oldest);
+        let first = |from: CommitTs| from.max(CommitTs(oldest));
+        let mut found = Vec::new();
+        let any = versions::VersionBounds::AnyChange;
+        let mut visit = |v: versions::RowVersion<'_>| {
+            if is_kept(&v.to) {
+                found.push((first(v.from), v.to, v.values.to_vec()));
+            }
+            Ok(())
+        };
+        lineage
+            .visit_versions(row, &ALL, any, &mut visit)
+            .expect("visited");
+        let ends = times
+            .iter()
+            .skip(1)
+            .map(|ts| Some(CommitTs(*ts)))
+            .chain([None]);
+        let expected = times.iter().zip(ends).filter(|(ts, _)| **ts <= last);
+        let expected: Vec<_> = expected
+            .filter(|(_, to)| is_kept(to))
+            .map(|(&ts, to)| (first(CommitTs(ts)), to))
+            .map(|(from, to)| (from, to, read_at(&lineage, row, from.0)))
+            .collect();
+        assert_eq!(found, expected, "seed {seed}");
+
+        // Of one column: the versions that changes of others began are one.
+        let (one, wanted) = ([ColumnId(1)], versions::VersionBounds::WantedChange);
+        let mut found = Vec::new();
+        let mut visit = |v: versions::RowVersion<'_>| {
+            if is_kept(&v.to) {
+                found.push((first(v.from), v.values[0].clone()));
+            }
+            Ok(())
+        };
+        lineage
+            .visit_versions(row, &one, wanted, &mut visit)
+            .expect("visited");
+        found.dedup_by(|a, b| a.1 == b.1);
+        let mut expected: Vec<_> = expected
+            .into_iter()
+            .map(|(ts, _, v)| (ts, v[1].clone()))
+            .collect();
+        expected.dedup_by(|a, b| a.1 == b.1);
+        assert_eq!(found, expected, "seed {seed}");
+    }
+}
+
+fn read_at(lineage: &Lineage, row: RowId, ts: u64) -> Vec<Value> {
+    let at = Visibility {
+        ts: CommitTs(ts),
+        ..newest()
+    };
+    let mut out = vec![Value::Null; 3];
+    assert!(
+        lineage.read(row, &at, &ALL, &mut out).expect("read"),
+        "at {ts}"
+    );
+    out
+}
+
+/// Writes what was committed after `from` and up to `through` as a run.
+fn persist(lineage: &Arc<Lineage>, row: RowId, from: u64, through: u64) {
+    if from == through {
+        return;
+    }
+    let range = lineage.range(row.range()).expect("the row's range");
+    let version = range.load_full();
+    let pending = lineage.pending_records(range.no(), &version, CommitTs(through), true, 3);
+    let horizon = Horizon::new(CommitTs(0), Vec::new(), Vec::new());
+    if let Some(run) = write_run(lineage, |push| pending.each(&horizon, push)) {
+        let older = lineage.runs();
+        let runs = [run].into_iter().chain(older.iter().cloned()).collect();
+        lineage.set_runs(runs);
+    }
+    lineage.note_persisted(&version, CommitTs(through));
+}
+
+/// The run of the records that `fill` pushes; None: there are none.
+fn write_run(
+    lineage: &Lineage,
+    fill: impl FnOnce(&mut dyn FnMut(RunRecord) -> Result<()>) -> Result<()>,
+) -> Option<Arc<Run>> {
+    let id = lineage.shared.new_file_id();
+    let (files, name) = (&lineage.shared.files, format!("run-{id}"));
+    let codec = UpdateCodec::of(&lineage.schema());
+    let mut writer = RunWriter::create(files, &name, id, codec).expect("created");
+    let mut records = 0;
+    fill(&mut |record| {
+        records += 1;
+        writer.push(record)
+    })
+    .expect("written");
+    (records > 0).then(|| Arc::new(writer.finish().expect("finished")))
+}
+
+/// Unites all runs without what no moment from `oldest` on sees.
+fn reduce(lineage: &Arc<Lineage>, row: RowId, oldest: u64) {
+    let range = lineage.range(row.range()).expect("the row's range");
+    let merged_through = [(row.range(), range.load_full().base.merged_through())];
+    let horizon = Horizon::new(CommitTs(oldest), Vec::new(), Vec::new());
+    let reduction = Reduction {
+        horizon: &horizon,
+        merged_through: &merged_through.into(),
+        has_oldest: true,
+        begin: &|_| Ok(Some(CommitTs::ZERO)),
+    };
+    let runs = lineage.runs();
+    let united = write_run(lineage, |push| unite(&runs, &reduction, push));
+    lineage.set_runs(united.into_iter().collect());
 }

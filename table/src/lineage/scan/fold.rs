@@ -231,13 +231,11 @@ impl Folding<'_> {
             return Ok(());
         };
         let end = RowId(RowId::new(no, last).0 + 1);
-        let records =
-            self.lineage
-                .history_records(RowId::new(no, first), end, self.visibility.ts)?;
-        for record in records {
+        let (lineage, ts) = (self.lineage, self.visibility.ts);
+        lineage.visit_history((RowId::new(no, first), end), ts, |record| {
             let slot = record.row.slot();
             if newer.binary_search(&(slot as u16)).is_err() {
-                continue;
+                return Ok(());
             }
             self.fold.history += 1;
             match record.kind {
@@ -258,7 +256,7 @@ impl Folding<'_> {
                     self.fold.patches[at].push((slot as u16, source));
                 }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
