@@ -315,7 +315,8 @@ fn fill_log(db: &Arc<Db>, rounds: u32) {
 }
 
 /// The first checkpoint after the opening, with a crash, or with a failure, at each of its
-/// operations: nothing of `t` is lost, wherever that happens, and the next checkpoint does the work.
+/// operations: nothing of `t` is lost, wherever that happens, and the next checkpoint does the
+/// work.
 #[test]
 fn a_log_is_kept_or_the_kept_log_is_whole() {
     let (ready, clock, (file, at)) = without_run();
@@ -401,8 +402,8 @@ fn a_log_that_cannot_be_moved_stays_and_is_told() {
     has_everything(&open_small(&disk, &clock));
 }
 
-/// A table that was restored from its kept log is written, and closed off again before a checkpoint:
-/// the second part of its log is kept beside the first.
+/// A table that was restored from its kept log is written, and closed off again before a
+/// checkpoint: the second part of its log is kept beside the first.
 #[test]
 fn a_kept_log_grows_by_what_was_written_between_two_closures() {
     let (disk, clock, (file, at)) = without_run();

@@ -385,7 +385,8 @@ fn a_statement_defers_no_more_checks_than_there_is_memory_for() {
     world.assert_no_orphan();
 }
 
-/// What an open transaction keeps has the changes that wait for the checks at their statement's end.
+/// What an open transaction keeps has the changes that wait for the checks at their statement's
+/// end.
 #[test]
 fn changes_of_parents_are_part_of_what_a_transaction_keeps() {
     const ROWS: i64 = 3000;
