@@ -314,6 +314,9 @@ fn fill_log(db: &Arc<Db>, rounds: u32) {
     }
 }
 
+/// Lets the n-th operation of a kind fail.
+type Fault = fn(&SimDisk, u64);
+
 /// The first checkpoint after the opening, with a crash, or with a failure, at each of its
 /// operations: nothing of `t` is lost, wherever that happens, and the next checkpoint does the
 /// work.
@@ -321,7 +324,7 @@ fn fill_log(db: &Arc<Db>, rounds: u32) {
 fn a_log_is_kept_or_the_kept_log_is_whole() {
     let (ready, clock, (file, at)) = without_run();
     fill_log(&open_small(&ready, &clock), 5);
-    let faults: [(&str, fn(&SimDisk, u64)); 4] = [
+    let faults: [(&str, Fault); 4] = [
         ("crash", |disk, n| disk.crash_at(disk.operations() + n)),
         ("write", |disk, n| disk.fail_write(n)),
         ("sync", |disk, n| disk.fail_sync(n)),
