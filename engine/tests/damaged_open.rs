@@ -314,13 +314,17 @@ fn fill_log(db: &Arc<Db>, rounds: u32) {
     }
 }
 
+/// Lets the n-th operation of a kind fail.
+type Fault = fn(&SimDisk, u64);
+
 /// The first checkpoint after the opening, with a crash, or with a failure, at each of its
-/// operations: nothing of `t` is lost, wherever that happens, and the next checkpoint does the work.
+/// operations: nothing of `t` is lost, wherever that happens, and the next checkpoint does the
+/// work.
 #[test]
 fn a_log_is_kept_or_the_kept_log_is_whole() {
     let (ready, clock, (file, at)) = without_run();
     fill_log(&open_small(&ready, &clock), 5);
-    let faults: [(&str, fn(&SimDisk, u64)); 4] = [
+    let faults: [(&str, Fault); 4] = [
         ("crash", |disk, n| disk.crash_at(disk.operations() + n)),
         ("write", |disk, n| disk.fail_write(n)),
         ("sync", |disk, n| disk.fail_sync(n)),
@@ -401,8 +405,8 @@ fn a_log_that_cannot_be_moved_stays_and_is_told() {
     has_everything(&open_small(&disk, &clock));
 }
 
-/// A table that was restored from its kept log is written, and closed off again before a checkpoint:
-/// the second part of its log is kept beside the first.
+/// A table that was restored from its kept log is written, and closed off again before a
+/// checkpoint: the second part of its log is kept beside the first.
 #[test]
 fn a_kept_log_grows_by_what_was_written_between_two_closures() {
     let (disk, clock, (file, at)) = without_run();

@@ -6,7 +6,7 @@
 
 mod common;
 
-use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, UInt64Array};
 use common::*;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -386,7 +386,24 @@ fn a_statement_defers_no_more_checks_than_there_is_memory_for() {
     world.assert_no_orphan();
 }
 
-/// What an open transaction keeps has the changes that wait for the checks at their statement's end.
+fn row_ids(statement: &Arc<Statement>, table: &Arc<TableDef>) -> Vec<RowId> {
+    let request = ScanRequest {
+        columns: vec![ColumnId(0)],
+        with_row_id: true,
+        ..ScanRequest::default()
+    };
+    let scan = statement.scan(table, request).expect("scan");
+    let units = (0..scan.units()).map(|unit| scan.read_unit(unit).expect("read"));
+    let ids = units.flatten().flat_map(|batch| {
+        let ids = batch.columns().last().expect("row ids").as_any();
+        let ids = ids.downcast_ref::<UInt64Array>().expect("row ids");
+        ids.values().to_vec()
+    });
+    ids.map(RowId).collect()
+}
+
+/// What an open transaction keeps has the changes that wait for the checks at their statement's
+/// end.
 #[test]
 fn changes_of_parents_are_part_of_what_a_transaction_keeps() {
     const ROWS: i64 = 3000;
@@ -401,18 +418,15 @@ fn changes_of_parents_are_part_of_what_a_transaction_keeps() {
         found.expect("a counter").1 as i64
     };
     let t = world.begin(Isolation::ReadCommitted);
-    let keys = || 10..10 + ROWS;
-    keys().for_each(|k| t.parent(k).expect("parent"));
-    keys().for_each(|k| t.child(k, k).expect("child"));
+    (10..10 + ROWS).for_each(|k| t.parent(k).expect("parent"));
+    (10..10 + ROWS).for_each(|k| t.child(k, k).expect("child"));
     t.commit().expect("commit");
     let t = world.begin(Isolation::ReadCommitted);
     let mut deleted = [0; 2];
     for (bytes, table) in deleted.iter_mut().zip([&world.c, &world.p]) {
         let (before, statement) = (kept(), t.statement());
-        for k in keys() {
-            let found = statement.point_delete(table, 0, &[Value::BigInt(k)]);
-            assert!(found.expect("deleted"));
-        }
+        let rows = row_ids(&statement, table);
+        statement.delete(table, &rows).expect("delete");
         *bytes = kept() - before;
         statement.finish().expect("no child is left");
     }
@@ -440,13 +454,8 @@ fn a_statement_changes_no_more_parents_than_there_is_memory_for() {
     }
     let t = world.begin(Isolation::ReadCommitted);
     let statement = t.statement();
-    let mut keys = 0..ROWS;
-    let error = keys.find_map(|k| {
-        statement
-            .point_delete(&world.p, 0, &[Value::BigInt(k)])
-            .err()
-    });
-    let error = error.expect("too many");
+    let rows = row_ids(&statement, &world.p);
+    let error = statement.delete(&world.p, &rows).expect_err("too many");
     assert_eq!(error.sqlstate(), SqlState::OUT_OF_MEMORY, "{error}");
     assert!(error.to_string().contains("3/8 of memory_bytes"), "{error}");
     let other = world.begin(Isolation::ReadCommitted);

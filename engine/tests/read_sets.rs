@@ -1,5 +1,5 @@
-//! What a serializable transaction remembers of its reads is bounded. Beyond its share everything of
-//! a table counts as read: some transactions fail that need not, and none commits that must not.
+//! What a serializable transaction remembers of its reads is bounded. Beyond its share everything
+//! of a table counts as read: some transactions fail that need not, and none commits that must not.
 
 mod common;
 

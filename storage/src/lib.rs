@@ -9,7 +9,7 @@
 //! | `run` | sorted runs of records |
 //! | `frame`, `version` | the frame around a record of a stream; the version of a file |
 //! | `stream` | streams of frames, read back |
-//! | `manifest`, `wal`, `kept_log` | the files of the database; the write-ahead log; its records kept for one table |
+//! | `manifest`, `wal`, `kept_log` | the files of the database; the log; what one table needs |
 
 pub mod file;
 mod frame;

@@ -218,7 +218,7 @@ mod tests {
                     1 if versions.len() > 1 => drop(versions.pop()),
                     _ => {}
                 }
-                let through = CommitTs(ts - rng.below(4));
+                let through = CommitTs(ts.saturating_sub(rng.below(4)));
                 let end = versions.partition_point(|(from, _)| *from <= through);
                 let oldest = CommitTs(rng.below(ts));
                 let uses = changes.uses(&versions, through);

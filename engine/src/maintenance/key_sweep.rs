@@ -18,8 +18,8 @@
 //! An update writes its record first and then enters the row's new key, which an earlier version of
 //! the row may have entered already. A sweep loads the stable timestamp, reads which keys the row's
 //! versions need, and compares the row's entries with them. History is read without any lock.
-//! [`RowKeys`] excludes entering a key only while the sweep verifies that nobody has written the row
-//! since the timestamp, and then removes entries.
+//! [`RowKeys`] excludes entering a key only while the sweep verifies that nobody has written the
+//! row since the timestamp, and then removes entries.
 //!
 //! * The key is entered before the removal: its record was written earlier still. The verification
 //!   finds an unfinished writer, or a commit after the timestamp, and the sweep leaves the row; or

@@ -1,11 +1,11 @@
 //! Creating and recovering a database \[L-Store §5.1.3\].
 //!
 //! Recovery: the manifest gives ranges, runs and catalogs as of the last checkpoint; records of
-//! runs newer than their range's chunks go back into tails (runs without any are not read); kept logs
-//! of single tables are replayed, then the log from the checkpoint's position, skipping what the checkpoint already covers; row
-//! maps are rebuilt during both, key indexes afterwards. Both are done by several threads, each
-//! range by one of them, so that the records of one row stay in order and the result is the same
-//! for any number of threads; catalog changes are barriers.
+//! runs newer than their range's chunks go back into tails (runs without any are not read); kept
+//! logs of single tables are replayed, then the log from the checkpoint's position, skipping what
+//! the checkpoint already covers; row maps are rebuilt during both, key indexes afterwards. Both
+//! are done by several threads, each range by one of them, so that the records of one row stay in
+//! order and the result is the same for any number of threads; catalog changes are barriers.
 //!
 //! A fault of one table's files stays with that table (see [`restore`]): the database opens.
 //!

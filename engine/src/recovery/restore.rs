@@ -2,8 +2,8 @@
 //!
 //! A storage whose rows cannot be restored (a damaged or missing run, a log record that does not
 //! suit its rows) is closed off: nothing reads or writes it until the next open. It stays as of its
-//! last checkpoint, and its part of the log is kept (`maintenance::checkpoint`), so nothing is lost. An index that cannot be
-//! built is unusable. All other tables are opened.
+//! last checkpoint, and its part of the log is kept (`maintenance::checkpoint`), so nothing is
+//! lost. An index that cannot be built is unusable. All other tables are opened.
 
 use super::parallel::in_parallel;
 use super::progress::RecoveryProgress;

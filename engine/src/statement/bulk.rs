@@ -12,9 +12,9 @@
 //! `Settings::load_bytes` have room for, so that loading uses all cores with bounded memory. The
 //! workers that encode nothing enter a loaded range into the table's indexes ([`entries`]).
 //!
-//! All loads share `Settings::load_bytes`. One that is alone may have all of it. Several have half of
-//! what the others leave, and make smaller ranges. None waits for another, since its client may have
-//! stopped sending. Each has at least an eighth of a range's bytes.
+//! All loads share `Settings::load_bytes`. One that is alone may have all of it. Several have half
+//! of what the others leave, and make smaller ranges. None waits for another, since its client may
+//! have stopped sending. Each has at least an eighth of a range's bytes.
 
 mod entries;
 

@@ -8,9 +8,9 @@
 //! that a scan asks for ([`ScanFinder`]). So a validation costs changed rows plus the reads that
 //! they concern, not rows times reads.
 //!
-//! Memory: the reads count among what transactions keep until they end. A set that exceeds its share
-//! is made coarser: of the storage with the most reads everything counts as read from then on. That
-//! aborts transactions that need not be aborted, and never commits one that must not be.
+//! Memory: the reads count among what transactions keep until they end. A set that exceeds its
+//! share is made coarser: of the storage with the most reads everything counts as read from then
+//! on. That aborts transactions that need not be aborted, and never commits one that must not be.
 
 use super::Transaction;
 use crate::catalog::{TableDef, column_of};

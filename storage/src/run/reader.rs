@@ -233,8 +233,8 @@ impl<C: RunCodec> Run<C> {
     }
 }
 
-/// Iterates over the records of a run's rows in order. One group is decoded at a time, so memory does
-/// not grow with the number of a row's records.
+/// Iterates over the records of a run's rows in order. One group is decoded at a time, so memory
+/// does not grow with the number of a row's records.
 #[derive(Debug)]
 pub struct RunCursor<'a, C: RunCodec> {
     run: &'a Run<C>,

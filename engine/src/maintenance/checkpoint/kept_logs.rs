@@ -1,11 +1,11 @@
 //! The logs of closed-off tables. Such a table takes no writes until the next open, so all that it
 //! needs of the log is there when the database is opened: the first checkpoint copies it into a
-//! *kept log*, a file for each such table, and the log is cut as always. An opening that can restore
-//! the table replays its kept log, then the log.
+//! *kept log*, a file for each such table, and the log is cut as always. An opening that can
+//! restore the table replays its kept log, then the log.
 //!
 //! Invariants:
-//! 1. A kept log has all operations on its storage of commits after those in the storage's files, up
-//!    to its `through`. Replay takes operations on the storage up to `through` from the kept log
+//! 1. A kept log has all operations on its storage of commits after those in the storage's files,
+//!    up to its `through`. Replay takes operations on the storage up to `through` from the kept log
 //!    only, later ones from the log only.
 //! 2. The manifest's edit that moves the start of the replay is the one that names the file, which
 //!    is durable by then. A crash before it leaves an orphan.

@@ -14,8 +14,8 @@
 //! Invariants:
 //! 1. Runs are read and rewritten record by record: memory does not grow with the number of a row's
 //!    versions.
-//! 2. Runs are disjoint in commit time, and listed newest first: the first record in list order that
-//!    has a column has its newest value.
+//! 2. Runs are disjoint in commit time, and listed newest first: the first record in list order
+//!    that has a column has its newest value.
 
 pub mod pending;
 mod repeats;

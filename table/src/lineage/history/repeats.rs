@@ -1,10 +1,11 @@
 //! Repeated values: a value of an update that the next older update with the column has too is left
 //! out. A reader that looks for the column's value continues to that record.
 //!
-//! The older record must be an update. An insertion may leave the runs while later updates stay, and
-//! old values do not say when a value was set. Both records are in one run, so they are rewritten
-//! together. When a version is folded into the next newer one, or into old values, its values move
-//! along. A version without remaining values stays: it records when the row was updated.
+//! The older record must be an update. An insertion may leave the runs while later updates stay,
+//! and old values do not say when a value was set. Both records are in one run, so they are
+//! rewritten together. When a version is folded into the next newer one, or into old values, its
+//! values move along. A version without remaining values stays: it records when the row was
+//! updated.
 //!
 //! Records come newest first, so a record waits until an older one has decided on each of its
 //! values. Those that wait have at most [`WAITING_BYTES`]; a value that is written before it is

@@ -1,7 +1,7 @@
 //! Records on their way into a run: versions that no moment sees leave, one record at a time.
 //!
-//! A row's records come newest first, old values last, and pass three stages: those at or before the
-//! oldest moment are *reduced* to the values it sees; a version between two moments is *thinned
+//! A row's records come newest first, old values last, and pass three stages: those at or before
+//! the oldest moment are *reduced* to the values it sees; a version between two moments is *thinned
 //! out*, folded into the next newer one; values that the next older version has too are left out
 //! (see [`Repeats`]). Each stage keeps at most one value per column, and the last one a bounded
 //! number of bytes.
