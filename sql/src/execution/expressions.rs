@@ -105,6 +105,7 @@ pub(super) fn compile(
         .with_query_execution_start_time(state.execution_props().query_execution_start_time)
         .build();
     let expr = ExprSimplifier::new(context).simplify(expr)?;
+    let expr = semantics::rules::guard(expr, semantics::rules::Place::Value)?.data;
     create_physical_expr(
         &expr,
         schema,
