@@ -1,22 +1,17 @@
-//! CREATE VIEW. The stored text must keep its meaning: bare table names get the schema in which
-//! they were found, and `*` is replaced by the present columns.
+//! CREATE VIEW. The stored text must keep its meaning: [`view_relations`] fixes the schemas and the
+//! columns of its relations.
 
-use super::{create_table, dependents};
+use super::{create_table, dependents, view_relations};
 use crate::parse::names;
 use crate::parse::system_time;
 use crate::planning::context::StatementContext;
 use crate::values::summary::Summary;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::sqlparser::ast::{
-    CreateTableOptions, CreateView, ObjectName, Query, SelectItem, SetExpr, VisitorMut,
-};
-use std::collections::HashSet;
-use std::ops::ControlFlow;
+use datafusion::sql::sqlparser::ast::{CreateTableOptions, CreateView};
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState};
 use strandline_engine::catalog::{Catalog, ViewDef};
 use strandline_semantics::sql::output_name;
-use strandline_semantics::sql::walk::walk_mut;
 
 /// Executes CREATE [OR REPLACE] VIEW.
 pub async fn create(context: &StatementContext, create: &CreateView) -> Result<Summary> {
@@ -35,18 +30,17 @@ pub async fn create(context: &StatementContext, create: &CreateView) -> Result<S
             "a view cannot take parameters",
         ));
     }
-    if schema != context.default_schema {
-        Qualifier::of(&query, &context.default_schema).run(&mut query);
-    }
     let plan = context.plan_query(&query).await?;
     let columns = column_names(create, &plan)?;
     if let Some(old) = old.filter(|_| replace) {
         check_replacement(&old, &columns)?;
     }
+    view_relations::pin(&mut query, context).await?;
+    system_time::as_written(&mut query);
     let view = ViewDef {
         schema,
         name,
-        query: pinned(&query, &plan),
+        query: query.to_string(),
         columns,
         comment: create.comment.clone(),
     };
@@ -141,96 +135,4 @@ fn check_replacement(old: &ViewDef, columns: &[String]) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// The query's text; a `*` in its outermost SELECT is replaced by an outer SELECT of the columns by
-/// name.
-fn pinned(query: &Query, plan: &LogicalPlan) -> String {
-    let mut query = query.clone();
-    system_time::as_written(&mut query);
-    if !has_wildcard(&query.body) {
-        return query.to_string();
-    }
-    let columns: Vec<String> = plan
-        .schema()
-        .fields()
-        .iter()
-        .map(|f| names::quote(f.name()))
-        .collect();
-    format!("SELECT {} FROM ({query}) AS pinned", columns.join(", "))
-}
-
-fn has_wildcard(body: &SetExpr) -> bool {
-    match body {
-        SetExpr::Select(select) => select.projection.iter().any(|item| {
-            matches!(
-                item,
-                SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)
-            )
-        }),
-        SetExpr::Query(query) => has_wildcard(&query.body),
-        SetExpr::SetOperation { left, right, .. } => has_wildcard(left) || has_wildcard(right),
-        _ => false,
-    }
-}
-
-/// Adds the schema to bare table names that are not common table expressions.
-struct Qualifier<'a> {
-    schema: &'a str,
-    ctes: HashSet<String>,
-}
-
-impl<'a> Qualifier<'a> {
-    fn of(query: &Query, schema: &'a str) -> Self {
-        let mut finder = Self {
-            schema,
-            ctes: HashSet::new(),
-        };
-        finder.collect(query);
-        finder
-    }
-    fn collect(&mut self, query: &Query) {
-        let mut copy = query.clone();
-        let mut names = CteNames(&mut self.ctes);
-        let _ = walk_mut(&mut copy, &mut names);
-    }
-    fn run(mut self, query: &mut Query) {
-        let _ = walk_mut(query, &mut self);
-    }
-}
-
-impl VisitorMut for Qualifier<'_> {
-    type Break = ();
-
-    fn pre_visit_relation(&mut self, name: &mut ObjectName) -> ControlFlow<()> {
-        let file = name
-            .0
-            .first()
-            .and_then(|p| p.as_ident())
-            .is_some_and(|i| i.quote_style == Some('\''));
-        if let Ok(only) = names::single(name)
-            && !file
-            && !self.ctes.contains(&only)
-        {
-            *name = ObjectName::from(vec![names::ident(self.schema), names::ident(&only)]);
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-struct CteNames<'a>(&'a mut HashSet<String>);
-
-impl VisitorMut for CteNames<'_> {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-        if let Some(with) = &query.with {
-            self.0.extend(
-                with.cte_tables
-                    .iter()
-                    .map(|cte| names::fold(&cte.alias.name)),
-            );
-        }
-        ControlFlow::Continue(())
-    }
 }
