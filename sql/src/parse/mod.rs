@@ -24,6 +24,7 @@ pub mod placeholders;
 mod roles;
 mod spellings;
 pub mod system_time;
+pub mod text_memory;
 mod tokens;
 mod unique_columns;
 
