@@ -52,6 +52,15 @@ impl Session {
         }
     }
 
+    /// Gives up the rest of the results that end with the block.
+    fn discard(&mut self) {
+        for rows in std::mem::take(&mut self.unread) {
+            if let Some(rows) = rows.upgrade() {
+                rows.lock().discard();
+            }
+        }
+    }
+
     /// Prepares for a statement. Reads the results that it could invalidate, and begins a block
     /// unless one is open or the statement needs none.
     pub fn prepare_for(&mut self, text: &Text, autocommit: bool) -> strandline::Result<()> {
@@ -85,7 +94,7 @@ impl Session {
     /// Commits the open block, if any. A failed block is rolled back, which is reported as an
     /// error.
     pub fn commit(&mut self) -> strandline::Result<()> {
-        self.settle();
+        self.discard();
         match self.connection.transaction_status() {
             TransactionStatus::Idle => Ok(()),
             TransactionStatus::Open => self.connection.execute("COMMIT", ()).map(drop),
@@ -99,9 +108,19 @@ impl Session {
         }
     }
 
+    /// Rolls the open block back and closes the connection. The last connection to a database
+    /// closes the database.
+    fn close(self: Box<Self>) -> strandline::Result<()> {
+        let Self {
+            connection, opened, ..
+        } = *self;
+        drop(connection);
+        Opened::release(opened)
+    }
+
     /// Rolls the open block back, if any.
     pub fn rollback(&mut self) -> strandline::Result<()> {
-        self.settle();
+        self.discard();
         match self.connection.transaction_status() {
             TransactionStatus::Idle => Ok(()),
             _ => self.connection.execute("ROLLBACK", ()).map(drop),
@@ -321,13 +340,7 @@ impl Link {
             return Ok(());
         }
         let closed = py.detach(|| match self.session.lock().take() {
-            Some(session) => {
-                let Session {
-                    connection, opened, ..
-                } = *session;
-                drop(connection);
-                Opened::release(opened)
-            }
+            Some(session) => session.close(),
             None => Ok(()),
         });
         closed.map_err(|error| errors::exception(py, &error))
@@ -339,15 +352,18 @@ impl Drop for Link {
         let Some(session) = self.session.get_mut().take() else {
             return;
         };
-        if self.forks == forks() {
-            let Session {
-                connection, opened, ..
-            } = *session;
-            drop(connection);
-            // A drop cannot report that closing failed; the log has every commit.
-            let _ = Opened::release(opened);
-        } else {
+        if self.forks != forks() {
             Box::leak(session);
+            return;
+        }
+        // A drop cannot report that closing failed; the log has every commit. The last connection
+        // writes a checkpoint, for which no thread waits with the interpreter lock.
+        let mut open = Some(session);
+        let closed = Python::try_attach(|py| {
+            py.detach(|| open.take().map(|session| session.close()));
+        });
+        if closed.is_none() {
+            let _ = open.map(|session| session.close());
         }
     }
 }
@@ -387,15 +403,14 @@ pub fn running() -> Vec<(f64, u64, u64, Option<u64>)> {
         .collect()
 }
 
-/// Ends what runs and closes every connection; told by Python when the process ends.
+/// Ends what runs and closes every connection; told by Python when the process ends. The first
+/// error is raised when all are closed.
 #[pyfunction]
 pub fn close_all(py: Python<'_>) -> PyResult<()> {
     let links = Link::all();
     for link in &links {
         link.cancel();
     }
-    for link in &links {
-        link.close(py)?;
-    }
-    Ok(())
+    let closed: Vec<PyResult<()>> = links.iter().map(|link| link.close(py)).collect();
+    closed.into_iter().collect()
 }

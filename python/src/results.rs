@@ -4,7 +4,7 @@
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use std::collections::VecDeque;
-use strandline::{Connection, Error, Portal, QueryResult, Result};
+use strandline::{Connection, Error, Portal, QueryResult, Result, SqlState};
 
 /// A statement computes its rows until it has this many. One with fewer rows is complete at once.
 const ROWS_AT_HAND: usize = 8_192;
@@ -78,6 +78,16 @@ impl Rows {
     /// Computes the rest. An error is kept and reported to the next reader.
     pub fn read_rest(&mut self, connection: &mut Connection) {
         while let Ok(Some(_)) = self.pull(connection) {}
+    }
+
+    /// Gives up the rows that are not computed yet, which end with their transaction. The rows in
+    /// memory stay; behind them the next reader gets an error.
+    pub fn discard(&mut self) {
+        if self.portal.take().is_some() {
+            let message = "the rest of the rows is gone: their transaction has ended";
+            let error = Error::invalid(SqlState("24000"), message);
+            self.failed = Some(error.with_hint("Fetch all rows before commit() or rollback()."));
+        }
     }
 
     /// Whether all rows are in memory.

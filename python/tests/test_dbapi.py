@@ -311,6 +311,24 @@ def test_rows_survive_the_end_of_their_transaction(con):
     assert len(cur.fetchall()) == 49_999 and first is not None
 
 
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_the_end_of_a_transaction_reads_no_open_cursor(con, end):
+    cur = con.execute("SELECT n FROM generate_series(1, 1000000000000) s(n)")
+    assert cur.fetchone() == (1,)
+    getattr(con, end)()
+    with pytest.raises(strandline.Error, match="their transaction has ended") as raised:
+        for _ in cur:
+            pass
+    assert raised.value.sqlstate == "24000"
+    assert con.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_small_results_outlive_their_transaction(con):
+    cur = con.execute("SELECT n FROM generate_series(1, 100) s(n)")
+    con.commit()
+    assert len(cur.fetchall()) == 100
+
+
 def test_rows_beside_other_statements(auto):
     auto.execute("CREATE TABLE t AS SELECT n FROM generate_series(1, 50000) s(n)")
     cur = auto.execute("SELECT n FROM t")

@@ -196,6 +196,54 @@ def run(script, *arguments):
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
+def test_all_connections_are_closed_although_one_fails(tmp_path):
+    done = run(
+        """
+        import pathlib, shutil, sys, strandline
+        home = pathlib.Path(sys.argv[1])
+        broken = strandline.connect(home / "broken")
+        whole = strandline.connect(home / "whole")
+        for con in (broken, whole):
+            con.execute("CREATE TABLE t (a int)")
+            con.commit()
+        shutil.rmtree(home / "broken")
+        try:
+            strandline._native.close_all()
+        except strandline.Error as error:
+            print(repr(whole), repr(broken), "failed" if error.sqlstate else "")
+        """,
+        tmp_path,
+    )
+    closed = "<strandline.Connection: closed>"
+    assert done.stdout.strip() == f"{closed} {closed} failed", done.stderr
+
+
+def test_a_dropped_connection_closes_without_the_interpreter_lock(tmp_path):
+    done = run(
+        """
+        import sys, threading, strandline
+        con = strandline.connect(sys.argv[1])
+        con.execute("CREATE TABLE t AS SELECT n FROM generate_series(1, 2000000) s(n)")
+        con.commit()
+        lock = threading.Lock()
+        lock.acquire()
+        ran = []
+        def run():
+            with lock:
+                ran.append(True)
+        thread = threading.Thread(target=run)
+        thread.start()
+        # No switch between threads unless one gives the interpreter lock up.
+        sys.setswitchinterval(1000)
+        lock.release()
+        del con
+        print("went on" if ran else "stood still")
+        """,
+        tmp_path / "db",
+    )
+    assert done.stdout.strip() == "went on", done.stderr
+
+
 def test_commits_survive_the_end_of_a_process_that_closes_nothing(tmp_path):
     done = run(
         """

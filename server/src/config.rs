@@ -192,6 +192,20 @@ impl Configuration {
                 "require_tls needs tls_certificate and tls_key",
             ));
         }
+        let (reserved, most) = (
+            options.superuser_reserved_connections,
+            options.max_connections,
+        );
+        if reserved >= most && self.given("superuser_reserved_connections").is_some() {
+            return Err(Error::invalid(
+                SqlState::INVALID_PARAMETER_VALUE,
+                format!(
+                    "superuser_reserved_connections ({reserved}) must be less than \
+                     max_connections ({most})"
+                ),
+            ));
+        }
+        options.superuser_reserved_connections = reserved.min(most - 1);
         Ok(options)
     }
 

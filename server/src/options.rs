@@ -13,6 +13,8 @@ pub struct ServerOptions {
     pub unix_socket_directory: Option<PathBuf>,
     /// sessions at one time; more are refused with 53300
     pub max_connections: usize,
+    /// so many of these sessions are only for superusers
+    pub superuser_reserved_connections: usize,
     /// the time for a client to connect and authenticate
     pub authentication_timeout: Duration,
     /// how long a session polls for its client's next message before it blocks; zero: no polling
@@ -50,6 +52,7 @@ impl Default for ServerOptions {
             )],
             unix_socket_directory: None,
             max_connections: 200,
+            superuser_reserved_connections: 3,
             authentication_timeout: Duration::from_secs(60),
             client_poll_time: Duration::from_micros(200),
             write_timeout: Duration::from_secs(60),

@@ -169,15 +169,23 @@ impl Opening<'_> {
         let hangup = Arc::new(hangup);
         let ending = hangup.clone();
         connection.on_termination(move || ending.stop_reading());
+        let most = server.options.max_connections;
+        let reserved = match connection.is_superuser() {
+            true => 0,
+            false => server.options.superuser_reserved_connections,
+        };
         let backend = server
             .backends
             .add(
-                server.options.max_connections,
+                most.saturating_sub(reserved),
                 connection.backend_id(),
                 connection.termination(),
                 hangup,
             )
-            .ok_or_else(too_many)?;
+            .ok_or_else(|| match server.backends.count() < most {
+                true => only_for_superusers(),
+                false => too_many(),
+            })?;
         if server.backends.phase() != Phase::Serving {
             return Err(shutting_down().into());
         }
@@ -407,6 +415,13 @@ fn apply(connection: &mut Connection, name: &str, value: &str) -> Result<Option<
 
 fn too_many() -> Error {
     Error::invalid(SqlState("53300"), "sorry, too many clients already")
+}
+
+fn only_for_superusers() -> Error {
+    Error::invalid(
+        SqlState("53300"),
+        "remaining connection slots are reserved for non-replication superuser connections",
+    )
 }
 
 fn shutting_down() -> Error {

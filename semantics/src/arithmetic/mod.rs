@@ -100,12 +100,6 @@ pub fn functions() -> Vec<Arc<ScalarUDF>> {
     vec![function(Operation::Modulo)]
 }
 
-/// Whether the function is a division or a remainder.
-pub fn divides(function: &dyn ScalarUDFImpl) -> bool {
-    let operation = function.downcast_ref::<Arithmetic>().map(|a| a.operation);
-    matches!(operation, Some(Operation::Divide | Operation::Modulo))
-}
-
 /// The integer type that holds both operands, as PostgreSQL widens them. Unsigned integers occur
 /// only as results of DataFusion's functions; they count as the next wider signed type.
 pub fn common_integer(left: &DataType, right: &DataType) -> Option<DataType> {

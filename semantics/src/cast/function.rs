@@ -34,6 +34,11 @@ impl CastTo {
             signature: Signature::any(1, Volatility::Immutable),
         }
     }
+
+    /// Whether some value cannot be converted.
+    pub fn can_fail(&self) -> bool {
+        self.target != SqlType::Text
+    }
 }
 
 impl ScalarUDFImpl for CastTo {

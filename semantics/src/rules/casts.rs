@@ -99,12 +99,23 @@ fn rewrite(cast: Cast, schema: &DFSchema) -> Result<Transformed<Expr>> {
 pub fn replacement(operand: &Expr, from: &Field, target: &Field) -> Result<Option<Expr>> {
     let source = from.data_type();
     if let Some(cast) = array_cast(operand, source, target.data_type())? {
-        return Ok(Some(cast));
+        return match sql_type_of(target) {
+            Some(to @ (SqlType::Varchar(_) | SqlType::Char(_))) => {
+                cast_expression(cast, target.data_type(), to, Mode::Explicit).map(Some)
+            }
+            _ => Ok(Some(cast)),
+        };
     }
     if sql_type_of_arrow(source).is_none() {
         return Ok(None);
     }
-    let explicit = |to| cast_expression(without_blanks(operand, from), source, to, Mode::Explicit);
+    let explicit = |to| {
+        let operand = match to {
+            SqlType::Bytea => operand.clone(),
+            _ => without_blanks(operand, from),
+        };
+        cast_expression(operand, source, to, Mode::Explicit)
+    };
     let literal = match operand {
         Expr::Literal(value, _) => Some(value),
         _ => None,
@@ -127,7 +138,7 @@ pub fn replacement(operand: &Expr, from: &Field, target: &Field) -> Result<Optio
     Ok(None)
 }
 
-/// char(n) loses its trailing blanks in a cast to any other type.
+/// char(n) loses its trailing blanks in a cast to any other type but bytea.
 fn without_blanks(operand: &Expr, from: &Field) -> Expr {
     match sql_type_of(from) {
         Some(SqlType::Char(_)) if !matches!(operand, Expr::Literal(..)) => {

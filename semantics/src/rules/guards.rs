@@ -1,26 +1,62 @@
-//! Conditions that can fail are evaluated only for rows that pass the conditions that cannot:
-//! `WHERE x <> 0 AND 10 / x > 1` does not divide by zero.
+//! AND and OR evaluate an operand that can fail only for rows that the other operands do not
+//! decide: `WHERE x = 0 OR 10 / x > 1` does not divide by zero.
 //!
-//! DataFusion evaluates the conjuncts of a condition for whole batches, in any order. The conjuncts
-//! that can fail (division, casts from text, our functions) become `CASE WHEN <the others> THEN
-//! <them>::int8 ELSE 0 END > 0`, which evaluates them only where the others hold. (A CASE of
-//! booleans would be simplified into a conjunction again.) The others also stay, for scans to take
-//! over. The rule runs last, when filters are in their final places.
+//! DataFusion evaluates both operands of AND and OR for whole batches. Here the operands that
+//! cannot fail come first, then the others in their written order, each only for the rows that are
+//! still undecided, in a CASE:
+//!
+//! ```text
+//! condition (NULL counts as false)
+//!   s AND f      s AND CASE WHEN s THEN f::int8 ELSE 0 END > 0
+//!   s OR f       CASE WHEN s THEN 1 ELSE f::int8 END > 0
+//! value
+//!   s AND f      CASE WHEN NOT s THEN 0 ELSE (s AND f)::int8 END > 0
+//!   s OR f       CASE WHEN s THEN 1 ELSE (s OR f)::int8 END > 0
+//! ```
+//!
+//! (DataFusion would simplify a CASE of booleans into a conjunction again.) The first form keeps
+//! `s` outside of CASE, for scans to take over. The forms of values name an operand twice, so an
+//! expression with volatile operands or subqueries, and one that grows past [`MAX_NODES`], stays as
+//! it is. The rule runs last, when filters are in their final places.
 
-use crate::arithmetic;
 use crate::cast::CastTo;
-use crate::functions::Function;
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::logical_expr::expr::Case;
-use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::expr::{Alias, Case};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::{conjunction, disjunction, split_binary_owned};
 use datafusion::logical_expr::{BinaryExpr, Cast, Expr, Filter, LogicalPlan, Operator, lit};
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
+
+/// The most nodes of a guarded value.
+const MAX_NODES: usize = 4096;
+
+/// Functions that fail for no argument.
+const INFALLIBLE: [&str; 9] = [
+    "character_length",
+    "coalesce",
+    "concat",
+    "length",
+    "lower",
+    "make_array",
+    "nullif",
+    "starts_with",
+    "upper",
+];
 
 /// The rule.
 #[derive(Debug)]
 pub struct GuardFallible;
+
+/// What NULL means where an expression stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// It counts as false.
+    Condition,
+    /// It differs from false.
+    Value,
+}
 
 impl OptimizerRule for GuardFallible {
     fn name(&self) -> &str {
@@ -34,56 +70,224 @@ impl OptimizerRule for GuardFallible {
         plan: LogicalPlan,
         _config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
-        let LogicalPlan::Filter(filter) = plan else {
-            return Ok(Transformed::no(plan));
-        };
-        let parts = split_conjunction_owned(filter.predicate.clone());
-        let (fallible, safe): (Vec<Expr>, Vec<Expr>) = parts
-            .into_iter()
-            .partition(|part| can_fail(part) && !is_guarded(part));
-        let (Some(fallible), Some(guard)) = (conjunction(fallible), conjunction(safe)) else {
-            return Ok(Transformed::no(LogicalPlan::Filter(filter)));
-        };
-        let then = Expr::Cast(Cast::new(Box::new(fallible), DataType::Int8));
-        let pair = (Box::new(guard.clone()), Box::new(then));
-        let guarded = Expr::Case(Case::new(None, vec![pair], Some(Box::new(lit(0i8)))));
-        let filter = Filter::try_new(guard.and(guarded.gt(lit(0i8))), filter.input)?;
-        Ok(Transformed::yes(LogicalPlan::Filter(filter)))
+        match plan {
+            LogicalPlan::Filter(filter) => {
+                let guarded = guard(filter.predicate.clone(), Place::Condition)?;
+                if !guarded.transformed {
+                    return Ok(Transformed::no(LogicalPlan::Filter(filter)));
+                }
+                let filter = Filter::try_new(guarded.data, filter.input)?;
+                Ok(Transformed::yes(LogicalPlan::Filter(filter)))
+            }
+            LogicalPlan::Join(mut join) => {
+                let Some(filter) = join.filter.take() else {
+                    return Ok(Transformed::no(LogicalPlan::Join(join)));
+                };
+                guard(filter, Place::Condition)?.map_data(|filter| {
+                    join.filter = Some(filter);
+                    Ok(LogicalPlan::Join(join))
+                })
+            }
+            LogicalPlan::Projection(_)
+            | LogicalPlan::Aggregate(_)
+            | LogicalPlan::Window(_)
+            | LogicalPlan::Sort(_)
+            | LogicalPlan::Values(_)
+            | LogicalPlan::Extension(_) => {
+                let names = NamePreserver::new(&plan);
+                plan.map_expressions(|expr| {
+                    let name = names.save(&expr);
+                    let guarded = guard(expr, Place::Value)?;
+                    Ok(match guarded.transformed {
+                        true => guarded.update_data(|expr| name.restore(expr)),
+                        false => guarded,
+                    })
+                })
+            }
+            other => Ok(Transformed::no(other)),
+        }
     }
 }
 
-/// Whether this rule has made the expression.
+/// The expression with its fallible operands of AND and OR guarded; see the module's header.
+pub fn guard(expr: Expr, place: Place) -> Result<Transformed<Expr>> {
+    if !can_fail(&expr) || is_guarded(&expr) {
+        return Ok(Transformed::no(expr));
+    }
+    match expr {
+        Expr::BinaryExpr(BinaryExpr {
+            ref left,
+            op,
+            ref right,
+        }) if matches!(op, Operator::And | Operator::Or) => {
+            let both = Expr::BinaryExpr(BinaryExpr::new(left.clone(), op, right.clone()));
+            chain(both, op, place)
+        }
+        Expr::Alias(alias) => guard(*alias.expr.clone(), place)?.map_data(|inner| {
+            Ok(Expr::Alias(Alias {
+                expr: Box::new(inner),
+                ..alias
+            }))
+        }),
+        Expr::Case(case) if case.expr.is_none() => guard_case(case),
+        Expr::GroupingSet(_) => Ok(Transformed::no(expr)),
+        other => other.map_children(|child| guard(child, Place::Value)),
+    }
+}
+
+/// The conditions of a CASE are evaluated in order already.
+fn guard_case(mut case: Case) -> Result<Transformed<Expr>> {
+    let mut changed = false;
+    let mut guarded = |expr: &mut Box<Expr>, place: Place| -> Result<()> {
+        let inner = guard(std::mem::take(expr.as_mut()), place)?;
+        changed |= inner.transformed;
+        **expr = inner.data;
+        Ok(())
+    };
+    for (when, then) in &mut case.when_then_expr {
+        guarded(when, Place::Condition)?;
+        guarded(then, Place::Value)?;
+    }
+    if let Some(otherwise) = &mut case.else_expr {
+        guarded(otherwise, Place::Value)?;
+    }
+    Ok(Transformed::new_transformed(Expr::Case(case), changed))
+}
+
+/// Guards operands that AND or OR connects.
+fn chain(expr: Expr, op: Operator, place: Place) -> Result<Transformed<Expr>> {
+    let before = expr.clone();
+    let (mut late, early): (Vec<Expr>, Vec<Expr>) = split_binary_owned(expr, op)
+        .into_iter()
+        .partition(|part| !is_guarded(part) && (can_fail(part) || !is_repeatable(part)));
+    if late.is_empty() {
+        return Ok(Transformed::no(before));
+    }
+    let mut changed = false;
+    for part in &mut late {
+        let inner = guard(std::mem::take(part), place)?;
+        changed |= inner.transformed;
+        *part = inner.data;
+    }
+    if early.is_empty() && late.len() == 1 {
+        let only = late.remove(0);
+        return Ok(Transformed::new_transformed(only, changed));
+    }
+    let guarded = match (place, op) {
+        (Place::Condition, Operator::And) => and_condition(early, late),
+        (Place::Condition, _) => or_condition(early, late),
+        (Place::Value, _) if !late.iter().all(is_repeatable) => None,
+        (Place::Value, _) => value(early, late, op),
+    };
+    Ok(match guarded {
+        Some(guarded) => Transformed::yes(guarded),
+        None => Transformed::no(before),
+    })
+}
+
+fn and_condition(early: Vec<Expr>, mut late: Vec<Expr>) -> Option<Expr> {
+    let guard = conjunction(early);
+    let mut decided = flag(late.pop()?);
+    while let Some(part) = late.pop() {
+        decided = case(vec![(part, decided)], lit(0i8));
+    }
+    match guard {
+        Some(guard) => {
+            let decided = case(vec![(guard.clone(), decided)], lit(0i8));
+            Some(guard.and(decided.gt(lit(0i8))))
+        }
+        None => Some(decided.gt(lit(0i8))),
+    }
+}
+
+fn or_condition(early: Vec<Expr>, mut late: Vec<Expr>) -> Option<Expr> {
+    let last = flag(late.pop()?);
+    let guards = disjunction(early).into_iter().chain(late);
+    let whens = guards.map(|part| (part, lit(1i8))).collect();
+    Some(case(whens, last).gt(lit(0i8)))
+}
+
+fn value(early: Vec<Expr>, late: Vec<Expr>, op: Operator) -> Option<Expr> {
+    let and = op == Operator::And;
+    let connected = |parts: Vec<Expr>| match and {
+        true => conjunction(parts),
+        false => disjunction(parts),
+    };
+    let early = connected(early);
+    let all: Vec<Expr> = early.iter().chain(&late).cloned().collect();
+    let all = connected(all)?;
+    let guards = early
+        .into_iter()
+        .chain(late.iter().take(late.len() - 1).cloned());
+    let whens = guards.map(|part| match and {
+        true => (Expr::Not(Box::new(part)), lit(0i8)),
+        false => (part, lit(1i8)),
+    });
+    let guarded = case(whens.collect(), flag(all)).gt(lit(0i8));
+    (nodes(&guarded) <= MAX_NODES).then_some(guarded)
+}
+
+fn flag(condition: Expr) -> Expr {
+    Expr::Cast(Cast::new(Box::new(condition), DataType::Int8))
+}
+
+fn case(whens: Vec<(Expr, Expr)>, otherwise: Expr) -> Expr {
+    let boxed = |(when, then)| (Box::new(when), Box::new(then));
+    let whens = whens.into_iter().map(boxed).collect();
+    Expr::Case(Case::new(None, whens, Some(Box::new(otherwise))))
+}
+
+/// Whether this rule has made the expression. SQL has no constants of this type.
 fn is_guarded(part: &Expr) -> bool {
     let Expr::BinaryExpr(BinaryExpr {
         left,
         op: Operator::Gt,
-        ..
+        right,
     }) = part
     else {
         return false;
     };
-    let Expr::Case(case) = left.as_ref() else {
-        return false;
-    };
-    let is_flag = |e: &Expr| matches!(e, Expr::Cast(c) if *c.field.data_type() == DataType::Int8);
-    case.expr.is_none() && case.when_then_expr.iter().all(|(_, then)| is_flag(then))
+    let is_flag = matches!(right.as_ref(), Expr::Literal(ScalarValue::Int8(Some(0)), _));
+    is_flag && matches!(left.as_ref(), Expr::Case(_) | Expr::Cast(_))
 }
 
 /// Whether the expression can fail for some row.
 fn can_fail(expr: &Expr) -> bool {
-    let mut found = false;
-    let visited = expr.apply(|expr| {
-        if let Expr::ScalarFunction(call) = expr {
+    exists(expr, |expr| match expr {
+        Expr::ScalarFunction(call) => {
             let function = call.func.inner();
-            found = function.is::<CastTo>()
-                || function.is::<Function>()
-                || arithmetic::divides(function.as_ref());
+            match function.downcast_ref::<CastTo>() {
+                Some(cast) => cast.can_fail(),
+                None => !INFALLIBLE.contains(&function.name()),
+            }
         }
-        Ok(if found {
-            TreeNodeRecursion::Stop
-        } else {
-            TreeNodeRecursion::Continue
-        })
+        _ => false,
+    })
+}
+
+/// Whether the expression may be evaluated twice for a row.
+fn is_repeatable(expr: &Expr) -> bool {
+    let is_subquery = |expr: &Expr| {
+        matches!(
+            expr,
+            Expr::ScalarSubquery(_)
+                | Expr::Exists(_)
+                | Expr::InSubquery(_)
+                | Expr::SetComparison(_)
+        )
+    };
+    !expr.is_volatile() && !exists(expr, is_subquery)
+}
+
+fn exists(expr: &Expr, holds: impl Fn(&Expr) -> bool) -> bool {
+    expr.exists(|expr| Ok(holds(expr))).unwrap_or(true)
+}
+
+fn nodes(expr: &Expr) -> usize {
+    let mut count = 0;
+    let counted = expr.apply(|_| {
+        count += 1;
+        Ok(TreeNodeRecursion::Continue)
     });
-    found && visited.is_ok()
+    counted.map_or(usize::MAX, |_| count)
 }

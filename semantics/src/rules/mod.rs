@@ -11,6 +11,7 @@
 mod alternatives;
 mod casts;
 mod comparands;
+mod dimensions;
 mod distinct;
 mod groups;
 mod guards;
@@ -27,9 +28,10 @@ mod unions;
 
 pub use alternatives::settle_types;
 pub use casts::{Casts, replacement};
+pub use dimensions::refuse_unnested_dimensions;
 use distinct::DistinctAggregates;
 pub use groups::ColumnsOfGroupingSets;
-pub use guards::GuardFallible;
+pub use guards::{GuardFallible, Place, guard};
 use in_lists::Simplify;
 use keys::DistinctRows;
 pub use keys::{KeylessRelations, hide_false_keys};

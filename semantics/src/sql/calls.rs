@@ -73,7 +73,7 @@ pub(super) fn named_cast(expr: &mut Expr) {
     };
     let is_parameter =
         |e: &Expr| matches!(e, Expr::Value(v) if matches!(v.value, Value::Placeholder(_)));
-    if is_parameter(operand) || matches!(data_type, DataType::Array(_)) {
+    if is_parameter(operand) {
         return;
     }
     let null = cast(Expr::Value(Value::Null.into()), data_type.clone());

@@ -331,7 +331,8 @@ fn casts(expr: &mut Expr) -> Result<()> {
             moments::round(expr, digits);
         }
         Expr::TypedString(_) => {
-            if let Some(cast) = moments::typed_with_precision(expr) {
+            let typed = moments::typed_with_precision(expr);
+            if let Some(cast) = typed.or_else(|| cast_syntax::char_literal(expr)) {
                 *expr = cast;
                 return expression(expr);
             }

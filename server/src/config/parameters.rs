@@ -118,6 +118,17 @@ pub static SERVER_PARAMETERS: &[ServerParameter] = &[
         },
     ),
     parameter(
+        "superuser_reserved_connections",
+        "3",
+        "so many of max_connections are only for superusers",
+        |o, n, v| {
+            let number = v.trim().parse();
+            let _: () = o.superuser_reserved_connections =
+                number.map_err(|_| invalid(n, v, "A whole number, at least 0."))?;
+            Ok(())
+        },
+    ),
+    parameter(
         "tls_certificate",
         "",
         "PEM file of the certificate chain; empty: no TLS",

@@ -121,7 +121,11 @@ fn wrong_values_are_named_with_their_place() {
         error.message().contains("strandline.toml:1: invalid value"),
         "{error}"
     );
-    for text in ["tls_key = \"a.pem\"", "require_tls = true"] {
+    for text in [
+        "tls_key = \"a.pem\"",
+        "require_tls = true",
+        "max_connections = 3\nsuperuser_reserved_connections = 3",
+    ] {
         let (_home, configuration) = load(text, &[]);
         configuration
             .expect("loaded")

@@ -23,6 +23,34 @@ async fn copy_out(client: &Client, sql: &str) -> Vec<u8> {
 
 const TABLE: &str = "CREATE TABLE t (a int PRIMARY KEY, b text, c numeric(10,2), d timestamp)";
 
+/// psql sends the marker of its data's end as data, and then CopyDone.
+#[test]
+fn data_may_end_with_a_marker() {
+    let server = TestServer::start();
+    let mut raw = server.raw();
+    raw.send(&query("CREATE TABLE t (a int PRIMARY KEY)"));
+    raw.until(b'Z');
+    let pieces: [&[&[u8]]; 5] = [
+        &[b"1\n2\n\\.\n"],
+        &[b"3\n4\n", b"\\.\n"],
+        &[b"5\n6\n\\.", b"\n"],
+        &[b"7\n8\n\\."],
+        &[b"9\r\n10\r\n\\.\r\n"],
+    ];
+    for (n, pieces) in pieces.iter().enumerate() {
+        raw.send(&query("COPY t FROM STDIN"));
+        raw.until(b'G');
+        for piece in *pieces {
+            raw.send(&message(b'd', piece));
+        }
+        raw.send(&message(b'c', b""));
+        let answers = raw.until(b'Z');
+        assert_eq!(answers[0], (b'C', b"COPY 2\0".to_vec()), "{n}");
+    }
+    raw.send(&query("SELECT count(*) FROM t"));
+    assert_eq!(raw.types_until_ready(), "TDCZ");
+}
+
 #[tokio::test]
 async fn what_goes_in_comes_out_in_every_format() {
     let server = TestServer::start();

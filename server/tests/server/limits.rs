@@ -1,7 +1,8 @@
 //! What bounds sessions: cancellation, time, their number, the server's end.
 
-use crate::support::{Raw, TestServer, field, options, query, startup, state, texts};
+use crate::support::{Raw, TestServer, connect, field, options, query, startup, state, texts};
 use std::time::Duration;
+use strandline::Database;
 use strandline_server::ServerOptions;
 use tokio_postgres::NoTls;
 
@@ -143,6 +144,44 @@ fn more_sessions_than_there_may_be_are_refused() {
     held.pop();
     server.wait_for_sessions(2);
     held.push(server.raw());
+}
+
+/// The last sessions are for those who can end others.
+#[tokio::test]
+async fn superusers_get_in_when_nobody_else_does() {
+    let database = Database::in_memory().unwrap();
+    database.bootstrap_superuser("ada", "lovelace").unwrap();
+    let mut ada = database.connect_as("ada").unwrap();
+    ada.execute("CREATE USER bob PASSWORD 'byron'", ()).unwrap();
+    drop(ada);
+    let options = ServerOptions {
+        max_connections: 4,
+        superuser_reserved_connections: 2,
+        ..options()
+    };
+    let server = TestServer::of(database, options);
+    let mut bob = server.config();
+    bob.user("bob").password("byron");
+    let mut ada = server.config();
+    ada.password("lovelace");
+    let mut held = vec![connect(&bob).await.unwrap(), connect(&bob).await.unwrap()];
+    let refused = connect(&bob).await.map(drop).unwrap_err();
+    let refused = refused.as_db_error().unwrap();
+    assert_eq!(refused.code().code(), "53300");
+    assert_eq!(
+        refused.message(),
+        "remaining connection slots are reserved for non-replication superuser connections"
+    );
+    held.push(connect(&ada).await.unwrap());
+    held.push(connect(&ada).await.unwrap());
+    for config in [&bob, &ada] {
+        let refused = connect(config).await.map(drop).unwrap_err();
+        let refused = refused.as_db_error().unwrap();
+        assert_eq!(refused.message(), "sorry, too many clients already");
+    }
+    held.truncate(1);
+    server.wait_for_sessions(1);
+    connect(&bob).await.unwrap();
 }
 
 #[test]

@@ -22,6 +22,7 @@ use crate::session::portal::Portal;
 use crate::session::settings::ShownParameter;
 use crate::session::settings::origin::Origin;
 use crate::session::shared::Shared;
+use crate::session::text_memory;
 use crate::values::result::QueryResult;
 use crate::values::summary::Summary;
 use datafusion::arrow::array::RecordBatch;
@@ -132,7 +133,9 @@ impl Connection {
     /// # Ok::<(), strandline::Error>(())
     /// ```
     pub fn execute_script(&mut self, sql: &str) -> Result<Vec<Summary>> {
+        let memory = text_memory::reserve(sql, self.session.memory())?;
         let pieces = crate::parse::split_script(sql)?;
+        drop(memory);
         pieces
             .iter()
             .map(|piece| self.run_to_end(piece.sql, &[]))

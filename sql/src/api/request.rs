@@ -40,6 +40,11 @@ impl Connection {
         self.session.has_lost_its_work()
     }
 
+    /// Whether the connection's user is a superuser, as everybody is where there are no users.
+    pub fn is_superuser(&self) -> bool {
+        self.session.is_superuser()
+    }
+
     /// The value of a setting; None for an unknown name.
     pub fn setting(&self, name: &str) -> Option<String> {
         self.session.value_of(name)

@@ -25,6 +25,7 @@ pub mod relations;
 mod roles;
 mod spellings;
 pub mod system_time;
+pub mod text_memory;
 mod tokens;
 mod unique_columns;
 

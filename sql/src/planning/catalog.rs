@@ -211,6 +211,9 @@ impl StatementCatalog {
             locking::relations_of(&query, &mut relations);
         }
         let default_schema = &state.config_options().catalog.default_schema;
+        references::system_names::qualify(&mut query, |name| {
+            self.is_relation(default_schema, name)
+        });
         let relations = relations.iter();
         let relations = relations.map(|name| names::qualified(name, default_schema));
         *self.locked.lock() = relations.collect::<Result<_>>()?;
@@ -219,6 +222,7 @@ impl StatementCatalog {
         }
         references::merged::expand(&mut query, self, state).await?;
         let plan = self.plan_rewritten(state, query).await?;
+        semantics::rules::refuse_unnested_dimensions(&plan).map_err(convert)?;
         let plan = subplan::extract(plan, state)?;
         let plan = semantics::rules::settle_types(plan, state).map_err(convert)?;
         locking::plan::apply(plan, &locks, &self.scope.statement)
@@ -309,6 +313,14 @@ impl StatementCatalog {
             }
             None => Ok(None),
         }
+    }
+
+    /// Whether a user has made a relation `schema.name`.
+    fn is_relation(&self, schema: &str, name: &str) -> bool {
+        let catalog = &self.scope.catalog;
+        catalog.table(schema, name).is_some()
+            || catalog.view(schema, name).is_some()
+            || self.registered(schema, name).is_some()
     }
 
     /// The session's registered table `schema.name`; none for views and for moments of the past.

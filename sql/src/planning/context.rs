@@ -8,6 +8,7 @@
 
 use crate::backends::acting::Acting;
 use crate::catalogs::pg_catalog::display;
+use crate::catalogs::{information_schema, pg_catalog};
 use crate::parse;
 use crate::parse::names;
 use crate::parse::params;
@@ -174,7 +175,10 @@ impl StatementContext {
 
     /// Resolves a table name; errors as PostgreSQL does (42P01; 42809 for a view).
     pub fn resolve_table(&self, name: &ast::ObjectName) -> Result<Arc<TableDef>> {
-        let (schema, table) = names::qualified(name, &self.default_schema)?;
+        let (mut schema, table) = names::qualified(name, &self.default_schema)?;
+        if name.0.len() == 1 && pg_catalog::has(&table) {
+            schema = pg_catalog::PG_CATALOG.to_string();
+        }
         if let Some(found) = self.catalog.table(&schema, &table) {
             return Ok(found.clone());
         }
@@ -187,7 +191,8 @@ impl StatementContext {
         }
         if self.catalog.schemas.contains_key(&schema) || schema == names::PUBLIC {
             Err(names::undefined_table(&schema, &table))
-        } else if crate::catalogs::information_schema::is_system_schema(&schema) {
+        } else if schema == pg_catalog::PG_CATALOG || information_schema::is_system_schema(&schema)
+        {
             Err(Error::invalid(
                 SqlState("42501"),
                 format!("\"{schema}.{table}\" is a system view and cannot be changed"),

@@ -12,6 +12,7 @@ mod hidden;
 pub(crate) mod merged;
 mod refuse;
 mod row_id;
+pub(crate) mod system_names;
 pub(crate) mod table_oid;
 
 use crate::parse::names;

@@ -26,7 +26,7 @@ impl Session {
         let arguments = texts(&call.args);
         match (name.as_str(), arguments.as_deref()) {
             (BACKUP, Some([target])) => self.call_backup(PathBuf::from(target)).await,
-            (CHECKPOINT, Some([])) => self.checkpoint(),
+            (CHECKPOINT, Some([])) => self.call_checkpoint().await,
             (SET_CONSTRAINTS, Some([mode, names])) => self.set_constraints(mode, names),
             _ => Err(Error::invalid(
                 SqlState::UNDEFINED_FUNCTION,
@@ -36,15 +36,36 @@ impl Session {
         }
     }
 
-    fn checkpoint(&mut self) -> Result<Summary> {
+    async fn call_checkpoint(&mut self) -> Result<Summary> {
         if Acting::of(&self.template, &self.shared.db.catalog()).is_some() {
             return Err(Error::invalid(
                 SqlState("42501"),
                 "must be superuser to do CHECKPOINT",
             ));
         }
-        self.shared.db.checkpoint(false)?;
+        self.checkpoint(false).await?;
         Ok(Summary::tag("CHECKPOINT"))
+    }
+
+    /// A checkpoint. It serves the whole database, so that it runs to its end in the background
+    /// when the statement is cancelled or its time is up.
+    pub(super) async fn checkpoint(&self, full: bool) -> Result<()> {
+        let cancel = self.cancel.clone();
+        cancel.start();
+        cancel.check()?;
+        let _timer = self.timer();
+        let db = self.shared.db.clone();
+        let work = self
+            .shared
+            .threads()
+            .spawn_blocking(move || db.checkpoint(full));
+        let done = async {
+            match work.await {
+                Ok(report) => report.map(|_| ()),
+                Err(panic) => Err(Error::internal(format!("the checkpoint panicked: {panic}"))),
+            }
+        };
+        cancel.guard(done).await
     }
 
     async fn call_backup(&mut self, target: PathBuf) -> Result<Summary> {

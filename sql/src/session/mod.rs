@@ -30,6 +30,7 @@ pub mod settings;
 pub mod shared;
 pub mod slow_log;
 mod statement_cache;
+pub(crate) mod text_memory;
 pub mod transaction;
 
 use crate::backends::activity::{Registered, TransactionStatus};
@@ -42,6 +43,7 @@ use crate::runtime::copy_client::CopyClients;
 use crate::session::shared::Shared;
 use crate::statements::work::Work;
 use crate::values::summary::Summary;
+use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, Statement as Parsed};
 use outcome::Output;
@@ -157,9 +159,15 @@ impl Session {
         self.run_prepared(&statement, params).await
     }
 
+    /// The memory that queries share.
+    pub(crate) fn memory(&self) -> &Arc<dyn MemoryPool> {
+        &self.template.runtime_env().memory_pool
+    }
+
     /// Parses `sql` as one statement. A syntax error fails the open block.
     pub(crate) fn prepare_plain(&mut self, sql: &str) -> Result<Arc<PreparedStatement>> {
-        let prepared = self.statements.plain(sql, &self.shared.statistics);
+        let pool = &self.template.runtime_env().memory_pool;
+        let prepared = self.statements.plain(sql, &self.shared.statistics, pool);
         prepared.inspect_err(|_| self.mark_failed())
     }
 
@@ -240,7 +248,7 @@ impl Session {
             Parsed::Close { cursor } => close(cursor)?,
             // There are no notifications.
             Parsed::UNLISTEN { .. } => Summary::tag("UNLISTEN"),
-            Parsed::Vacuum(vacuum) => self.vacuum(vacuum.table_name.as_ref(), vacuum.full)?,
+            Parsed::Vacuum(vacuum) => self.vacuum(vacuum.table_name.as_ref(), vacuum.full).await?,
             Parsed::Analyze(analyze) => self.analyze(analyze.table_name.as_ref())?,
             Parsed::Prepare {
                 name,

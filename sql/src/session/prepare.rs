@@ -151,9 +151,10 @@ impl Session {
         sql: &str,
         declared: &[Option<ParameterType>],
     ) -> Result<Arc<PreparedStatement>> {
+        let pool = &self.template.runtime_env().memory_pool;
         let prepared = self
             .statements
-            .typed(sql, declared, &self.shared.statistics);
+            .typed(sql, declared, &self.shared.statistics, pool);
         let described = match prepared {
             Ok(prepared) => self.described(prepared).await,
             Err(error) => Err(error),

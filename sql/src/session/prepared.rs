@@ -7,6 +7,7 @@ use crate::execution::row_executor::Compiled;
 use crate::parse::params;
 use crate::parse::place;
 use crate::statements::plan_cache::PlanSlot;
+use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::sql::sqlparser::ast::{DataType, Statement as Parsed};
 use datafusion::sql::sqlparser::tokenizer::Location;
 use parking_lot::Mutex;
@@ -37,6 +38,8 @@ pub struct PreparedStatement {
     pub(super) compiled: Mutex<Option<Arc<Compiled>>>,
     /// the kept plan, for a query or DML
     pub(super) plan: PlanSlot,
+    /// the memory of a long text
+    _memory: Option<Arc<MemoryReservation>>,
 }
 
 impl PreparedStatement {
@@ -138,6 +141,15 @@ impl PreparedStatement {
             described: Mutex::new(None),
             compiled: Mutex::new(None),
             plan: PlanSlot::default(),
+            _memory: None,
+        }
+    }
+
+    /// The statement, which keeps the memory reserved for its text.
+    pub(crate) fn with_memory(self, memory: Option<Arc<MemoryReservation>>) -> Self {
+        Self {
+            _memory: memory,
+            ..self
         }
     }
 

@@ -6,8 +6,10 @@
 
 use super::arrays::ParameterType;
 use super::prepared::PreparedStatement;
+use super::text_memory;
 use crate::catalogs::statistics::StatementStatistics;
 use crate::parse::lifted_literals::LiftedText;
+use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::scalar::ScalarValue;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -101,15 +103,15 @@ impl StatementCache {
         &mut self,
         sql: &str,
         statistics: &StatementStatistics,
+        pool: &Arc<dyn MemoryPool>,
     ) -> Result<Arc<PreparedStatement>> {
         if let Some(known) = self.plain.get(sql) {
             return Ok(known.clone());
         }
         statistics.parsed();
-        let statement = Arc::new(PreparedStatement::plain(
-            sql,
-            crate::parse::statement(sql)?,
-        )?);
+        let memory = text_memory::reserve(sql, pool)?;
+        let parsed = crate::parse::statement(sql)?;
+        let statement = Arc::new(PreparedStatement::plain(sql, parsed)?.with_memory(memory));
         if sql.len() <= LONGEST {
             self.make_room(sql);
             self.plain.insert(sql.to_string(), statement.clone());
@@ -123,14 +125,17 @@ impl StatementCache {
         sql: &str,
         declared: &[Option<ParameterType>],
         statistics: &StatementStatistics,
+        pool: &Arc<dyn MemoryPool>,
     ) -> Result<Arc<PreparedStatement>> {
         let key = (sql.to_string(), declared.to_vec());
         if let Some(known) = self.typed.get(&key) {
             return Ok(known.clone());
         }
         statistics.parsed();
+        let memory = text_memory::reserve(sql, pool)?;
         let parsed = crate::parse::statement(sql)?;
-        let statement = Arc::new(PreparedStatement::typed(sql, parsed, declared)?);
+        let statement = PreparedStatement::typed(sql, parsed, declared)?;
+        let statement = Arc::new(statement.with_memory(memory));
         if sql.len() <= LONGEST {
             self.make_room(sql);
             self.typed.insert(key, statement.clone());
@@ -160,16 +165,18 @@ impl StatementCache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use datafusion::execution::memory_pool::UnboundedMemoryPool;
 
     #[test]
     fn texts_are_bounded_in_bytes() {
         let statistics = StatementStatistics::default();
+        let pool: Arc<dyn MemoryPool> = Arc::new(UnboundedMemoryPool::default());
         let mut cache = StatementCache::default();
         for n in 0..60 {
             let sql = format!("SELECT {n}, '{}'", "x".repeat(30_000));
-            cache.plain(&sql, &statistics).expect("parses");
+            cache.plain(&sql, &statistics, &pool).expect("parses");
             assert!(cache.known(&sql).is_some(), "the newest is kept");
-            cache.typed(&sql, &[], &statistics).expect("parses");
+            cache.typed(&sql, &[], &statistics, &pool).expect("parses");
             let lifted = format!("SELECT \"{}\" FROM t WHERE k = {n}", "y".repeat(n));
             cache.without_literals(&lifted, &statistics);
             let typed = cache.typed.keys().map(|(text, _)| text);

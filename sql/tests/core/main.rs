@@ -14,6 +14,8 @@ mod explain;
 mod failed_block;
 mod files;
 mod locking;
+mod long_texts;
+mod maintenance;
 mod plan_cache;
 mod prepared;
 mod queries;

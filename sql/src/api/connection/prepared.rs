@@ -9,6 +9,7 @@ use crate::session::outcome::Output;
 use crate::session::portal::{Portal, Started};
 use crate::session::prepared::PreparedStatement;
 use crate::session::slow_log::WatchedStatement;
+use crate::session::text_memory;
 use crate::values::result::QueryResult;
 use crate::values::summary::Summary;
 use datafusion::arrow::array::RecordBatch;
@@ -60,8 +61,10 @@ impl Connection {
     /// ```
     pub fn prepare(&mut self, sql: &str) -> Result<Prepared> {
         let prepared = with_room(|| {
+            let memory = text_memory::reserve(sql, self.session.memory())?;
             let statement = crate::parse::statement(sql)?;
-            PreparedStatement::new(sql, statement, Vec::new())
+            let prepared = PreparedStatement::new(sql, statement, Vec::new())?;
+            Ok(prepared.with_memory(memory))
         })?;
         Ok(Prepared(Arc::new(prepared)))
     }
@@ -104,9 +107,13 @@ impl Connection {
     /// whole text.
     pub fn prepare_script(&mut self, sql: &str) -> Result<Vec<Prepared>> {
         let parsed: Result<Vec<Prepared>> = with_room(|| {
+            let memory = text_memory::reserve(sql, self.session.memory())?;
             let prepared = crate::parse::statements_with_places(sql)?.into_iter();
-            let prepared = prepared.map(|one| PreparedStatement::of_script(sql, one));
-            prepared.map(|p| Ok(Prepared(Arc::new(p?)))).collect()
+            let prepared = prepared.map(|one| {
+                let one = PreparedStatement::of_script(sql, one)?;
+                Ok(Prepared(Arc::new(one.with_memory(memory.clone()))))
+            });
+            prepared.collect()
         });
         if parsed.is_err() {
             self.session.mark_failed();

@@ -157,7 +157,7 @@ impl System {
     }
     /// Whether a relation is found without naming its schema.
     pub fn is_visible(&self, oid: i64) -> Option<bool> {
-        let (schema, _) = self.relation_name(oid)?;
+        let (schema, _) = self.relation_name(oid).filter(|_| oid != 0)?;
         Some(schema == self.default_schema || schema == super::PG_CATALOG)
     }
     /// The relation's name as SQL text, with its schema where that is needed.

@@ -137,7 +137,7 @@ fn merges(from: &[TableWithJoins]) -> bool {
 }
 
 /// A join's condition; `None` for joins without one.
-fn constraint(operator: &JoinOperator) -> Option<&JoinConstraint> {
+pub(crate) fn constraint(operator: &JoinOperator) -> Option<&JoinConstraint> {
     use JoinOperator as J;
     match operator {
         J::Join(c)

@@ -124,7 +124,7 @@ async fn apply(context: &StatementContext, table: TableId, operation: &Operation
 fn edit(
     context: &StatementContext,
     table: TableId,
-    change: &mut dyn FnMut(&Catalog, &mut TableDef) -> Result<()>,
+    change: &mut dyn FnMut(&mut Catalog, &mut TableDef) -> Result<()>,
 ) -> Result<()> {
     context
         .statement

@@ -23,6 +23,7 @@ pub mod truncate;
 pub mod types;
 pub mod verify;
 pub mod view;
+mod view_relations;
 
 use crate::planning::context::StatementContext;
 use crate::statements::roles;

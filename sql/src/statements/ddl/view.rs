@@ -1,12 +1,13 @@
-//! CREATE VIEW. The stored text must keep its meaning: bare table names get the schema in which
-//! they were found, and `*` is replaced by the present columns.
+//! CREATE VIEW. The stored text must keep its meaning: [`view_relations`] fixes the schemas and the
+//! columns of its relations.
 
-use super::{create_table, dependents};
-use crate::parse::{names, relations, system_time};
+use super::{create_table, dependents, view_relations};
+use crate::parse::names;
+use crate::parse::system_time;
 use crate::planning::context::StatementContext;
 use crate::values::summary::Summary;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::sqlparser::ast::{CreateTableOptions, CreateView, Query, SelectItem, SetExpr};
+use datafusion::sql::sqlparser::ast::{CreateTableOptions, CreateView};
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState};
 use strandline_engine::catalog::{Catalog, ViewDef};
@@ -29,18 +30,17 @@ pub async fn create(context: &StatementContext, create: &CreateView) -> Result<S
             "a view cannot take parameters",
         ));
     }
-    if schema != context.default_schema {
-        relations::qualify(&mut query, &context.default_schema);
-    }
     let plan = context.plan_query(&query).await?;
     let columns = column_names(create, &plan)?;
     if let Some(old) = old.filter(|_| replace) {
         check_replacement(&old, &columns)?;
     }
+    view_relations::pin(&mut query, context).await?;
+    system_time::as_written(&mut query);
     let view = ViewDef {
         schema,
         name,
-        query: pinned(&query, &plan),
+        query: query.to_string(),
         columns,
         comment: create.comment.clone(),
     };
@@ -135,35 +135,4 @@ fn check_replacement(old: &ViewDef, columns: &[String]) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// The query's text; a `*` in its outermost SELECT is replaced by an outer SELECT of the columns by
-/// name.
-fn pinned(query: &Query, plan: &LogicalPlan) -> String {
-    let mut query = query.clone();
-    system_time::as_written(&mut query);
-    if !has_wildcard(&query.body) {
-        return query.to_string();
-    }
-    let columns: Vec<String> = plan
-        .schema()
-        .fields()
-        .iter()
-        .map(|f| names::quote(f.name()))
-        .collect();
-    format!("SELECT {} FROM ({query}) AS pinned", columns.join(", "))
-}
-
-fn has_wildcard(body: &SetExpr) -> bool {
-    match body {
-        SetExpr::Select(select) => select.projection.iter().any(|item| {
-            matches!(
-                item,
-                SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)
-            )
-        }),
-        SetExpr::Query(query) => has_wildcard(&query.body),
-        SetExpr::SetOperation { left, right, .. } => has_wildcard(left) || has_wildcard(right),
-        _ => false,
-    }
 }

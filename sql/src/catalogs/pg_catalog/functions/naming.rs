@@ -20,7 +20,11 @@ pub(super) const FUNCTIONS: &[Definition] = &[
     }),
     stable("regtypein", "regtype", regtype_in),
     stable("regtypeout", "text", |_, args| {
-        Ok(types::format_type(number(args, 0), None).into())
+        let oid = number(args, 0);
+        Ok(match types::by_oid(oid) {
+            Some(_) => types::format_type(oid, None).into(),
+            None => oid.to_string().into(),
+        })
     }),
     stable("to_regtype", "regtype", |_, args| {
         let name = argument(args, 0).as_text().unwrap_or_default();
@@ -41,8 +45,12 @@ pub(super) const FUNCTIONS: &[Definition] = &[
     }),
     stable("regrolein", "regrole", regrole_in),
     stable("regroleout", "text", |system, args| {
-        let name = role_name(system, number(args, 0));
-        Ok(names::quote(&name).into())
+        let oid = number(args, 0);
+        let name = role_name(system, oid);
+        Ok(match name == format!("unknown (OID={oid})") {
+            true => oid.to_string().into(),
+            false => names::quote(&name).into(),
+        })
     }),
     stable("to_regrole", "regrole", |system, args| {
         let name = argument(args, 0).as_text().unwrap_or_default();

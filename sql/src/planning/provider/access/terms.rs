@@ -58,8 +58,10 @@ impl KeptTerms {
         }
         let indexes = table.indexes.iter().map(AsRef::as_ref);
         let terms = Arc::new(Terms::of(table, indexes, state)?);
-        let kept = (table.clone(), terms.clone());
-        self.tables.lock().insert(table.id, kept);
+        let mut tables = self.tables.lock();
+        // A definition that nobody else has is of the past.
+        tables.retain(|_, (def, _)| Arc::strong_count(def) > 1);
+        tables.insert(table.id, (table.clone(), terms.clone()));
         Ok(terms)
     }
 }

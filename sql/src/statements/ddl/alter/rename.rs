@@ -1,11 +1,11 @@
-//! RENAME: a column, the table, a constraint. Conditions stored as text are rewritten.
+//! RENAME: a column, the table, a constraint. Conditions and views stored as text are rewritten.
 
 use super::{definition, edit};
 use crate::parse;
 use crate::parse::names;
 use crate::planning::context::StatementContext;
 use crate::statements::ddl::constraint_names::undefined_constraint;
-use crate::statements::ddl::{create_table, dependents, relation_names};
+use crate::statements::ddl::{create_table, dependents, relation_names, view_relations};
 use datafusion::sql::sqlparser::ast::{Expr, Ident, RenameTableNameKind, VisitorMut};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -34,7 +34,8 @@ pub async fn column(
             ),
         ));
     }
-    edit(context, table, &mut |_, def| {
+    edit(context, table, &mut |catalog, def| {
+        view_relations::rename(catalog, def, None, Some((&old, &new)))?;
         for column in &mut def.columns {
             if column.id == id {
                 column.name.clone_from(&new);
@@ -67,6 +68,7 @@ pub async fn table(
     let old = definition(context, table)?.name.clone();
     edit(context, table, &mut |catalog, def| {
         create_table::require_free(catalog, &def.schema, &new)?;
+        view_relations::rename(catalog, def, Some(&new), None)?;
         def.name.clone_from(&new);
         rewrite_expressions(
             def,
