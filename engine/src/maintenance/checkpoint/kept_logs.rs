@@ -58,7 +58,11 @@ impl Db {
         }
         match kept {
             Ok(logs) => parts.kept_logs = logs,
-            Err(error) => drop(parts.behind.get_or_insert(error)),
+            Err(error) => {
+                // Removes what was written.
+                parts.kept_files = NewFiles::new(self.device());
+                parts.behind.get_or_insert(error);
+            }
         }
     }
 

@@ -41,6 +41,9 @@ const ROWS_MAX: usize = 8192;
 
 type Plan = Arc<dyn ExecutionPlan>;
 
+/// A scan, and expressions over its output.
+type OverScan<'a> = (&'a ScanExec, Vec<Arc<dyn PhysicalExpr>>);
+
 /// Puts [`FirstRowsExec`] where an index has the order.
 #[derive(Debug)]
 pub(super) struct FirstRows;
@@ -167,7 +170,7 @@ fn scan_below(
     node: &Plan,
     expressions: Vec<Arc<dyn PhysicalExpr>>,
     filtered: bool,
-) -> Result<Option<(&ScanExec, Vec<Arc<dyn PhysicalExpr>>)>> {
+) -> Result<Option<OverScan<'_>>> {
     if let Some(scan) = node.downcast_ref::<ScanExec>() {
         return Ok(Some((scan, expressions)));
     }

@@ -45,8 +45,11 @@ const EXPRESSION: &str = "\u{1f}expression ";
 /// The terms of a database's tables that have indexes over expressions or partial ones.
 #[derive(Default)]
 pub struct KeptTerms {
-    tables: Mutex<HashMap<TableId, (Arc<TableDef>, Arc<Terms>)>>,
+    tables: Mutex<HashMap<TableId, Kept>>,
 }
+
+/// A definition of a table, and its terms.
+type Kept = (Arc<TableDef>, Arc<Terms>);
 
 impl KeptTerms {
     /// The terms of `table` and its own indexes.
