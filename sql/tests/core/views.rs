@@ -91,10 +91,21 @@ fn what_a_view_needs_cannot_go_without_it() {
         "ALTER TABLE t DROP COLUMN a",
         SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
     );
-    fails(
+    // The views go on under new names.
+    run(
         &mut c,
-        "ALTER TABLE t RENAME TO u",
-        SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
+        &[
+            "ALTER TABLE t RENAME TO u",
+            "ALTER TABLE u RENAME COLUMN a TO c",
+        ],
+    );
+    assert_eq!(rows(&mut c, "SELECT count(a) FROM w"), ["0"]);
+    run(
+        &mut c,
+        &[
+            "ALTER TABLE u RENAME COLUMN c TO a",
+            "ALTER TABLE u RENAME TO t",
+        ],
     );
     fails(
         &mut c,
