@@ -2,7 +2,7 @@ use super::*;
 use crate::lineage::Shared;
 use crate::lineage::history::{Reduction, unite};
 use crate::lineage::horizon::Horizon;
-use crate::update_run::{Run, RunWriter, UpdateCodec};
+use crate::update_run::{Run, RunRecord, RunWriter, UpdateCodec};
 use std::sync::atomic::AtomicU64;
 use strandline_base::{ManualClock, SqlState, SqlType, StorageId};
 use strandline_device::MemoryDevice;
