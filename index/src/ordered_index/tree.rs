@@ -31,10 +31,10 @@
 //! * A leaf that a removal leaves less than half full is joined with a neighbour under the same
 //!   parent, if the two together are at most seven eighths full; an empty leaf is always joined. So
 //!   an index whose entries change again and again stays within about 1.3 times the size of a fresh
-//!   one (`churn` of the benchmark `index`). The left node takes over the right one's range and entries, the parent removes the
-//!   right one, and its number becomes free. An inner node that has lost a child is joined
-//!   likewise. A leaf that is its parent's only child waits until the parent has been joined. An
-//!   empty leaf thus costs no more than its number.
+//!   one (`churn` of the benchmark `index`). The left node takes over the right one's range and
+//!   entries, the parent removes the right one, and its number becomes free. An inner node that has
+//!   lost a child is joined likewise. A leaf that is its parent's only child waits until the parent
+//!   has been joined. An empty leaf thus costs no more than its number.
 //!
 //! Lock order: `growing`; an inner node's latch before latches of the level below; on one level
 //! from left to right; then the tables' own locks. A thread that posts holds no latch of the level
