@@ -4,7 +4,8 @@
 //! ambiguous. The list has all columns below `*`, `t.*` and NATURAL JOIN, otherwise the columns
 //! that the query names, at least one. RENAME changes the lists, so that a view keeps its names.
 //!
-//! WITH queries, files, table functions and system tables stay as they are.
+//! WITH queries, files, table functions and system tables stay as they are, and so does such a list of
+//! a relation's columns: a view that is defined by the text of another one gets the same text.
 
 use crate::catalogs::{information_schema, pg_catalog};
 use crate::parse;
@@ -68,6 +69,42 @@ fn selection(relation: TableFactor, columns: &str) -> Result<Query> {
         from.relation = relation;
     }
     Ok(query)
+}
+
+/// The table and the columns of `SELECT a, b FROM t`, also with new names for the columns; None: the
+/// query does more.
+fn columns_listed(select: &Select) -> Result<Option<(TableFactor, Vec<String>)>> {
+    let [TableWithJoins { relation, joins }] = select.from.as_slice() else {
+        return Ok(None);
+    };
+    let is_bare = matches!(
+        relation,
+        TableFactor::Table {
+            alias: None,
+            args: None,
+            ..
+        }
+    );
+    if !is_bare || !joins.is_empty() {
+        return Ok(None);
+    }
+    let columns = select.projection.iter().map(|item| match item {
+        SelectItem::UnnamedExpr(Expr::Identifier(name))
+        | SelectItem::ExprWithAlias {
+            expr: Expr::Identifier(name),
+            ..
+        } => Some(fold(name)),
+        _ => None,
+    });
+    let Some(columns) = columns.collect::<Option<Vec<_>>>() else {
+        return Ok(None);
+    };
+    let mut list = selection(relation.clone(), "*")?;
+    let SetExpr::Select(list) = list.body.as_mut() else {
+        return Ok(None);
+    };
+    list.projection = select.projection.clone();
+    Ok((**list == *select).then(|| (relation.clone(), columns)))
 }
 
 /// The names of columns that a query uses.
@@ -224,6 +261,38 @@ impl<'a> Relations<'a> {
         }
     }
 
+    /// Fixes the schema of the relation of `select` if it only lists columns that the relation has.
+    /// Whether it does.
+    fn list_of_columns(&mut self, select: &mut Select) -> Result<bool> {
+        let Some((mut relation, listed)) = columns_listed(select)? else {
+            return Ok(false);
+        };
+        let TableFactor::Table { name, .. } = &mut relation else {
+            return Ok(false);
+        };
+        let Some((schema, table)) = self.pinned_name(name)? else {
+            return Ok(false);
+        };
+        *name = ObjectName::from(vec![plain(&schema), plain(&table)]);
+        let Some(columns) = &mut self.columns else {
+            self.found.push(relation);
+            return Ok(true);
+        };
+        // The columns of a list that is pinned after all are wanted once more.
+        let rest = columns.as_slice();
+        let all = rest.first().map_or(&[][..], Vec::as_slice);
+        let has =
+            |column: &String| all.contains(column) || [ROW_ID, TABLE_OID].contains(&&**column);
+        if !listed.iter().all(has) {
+            return Ok(false);
+        }
+        columns.next();
+        if let [from] = select.from.as_mut_slice() {
+            from.relation = relation;
+        }
+        Ok(true)
+    }
+
     fn table(&mut self, factor: &mut TableFactor, whole: bool) -> Result<()> {
         let TableFactor::Table { name, alias, .. } = factor else {
             return Ok(());
@@ -298,6 +367,11 @@ impl VisitorMut for Relations<'_> {
 
     // After the parts of the SELECT, so that the queries made here are not visited.
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        match self.list_of_columns(select) {
+            Ok(false) => {}
+            Ok(true) => return ControlFlow::Continue(()),
+            Err(error) => return ControlFlow::Break(error),
+        }
         let mut items = select.projection.iter();
         let natural =
             |join: &Option<&JoinConstraint>| matches!(join, Some(JoinConstraint::Natural));
