@@ -4,8 +4,8 @@
 //! ambiguous. The list has all columns below `*`, `t.*` and NATURAL JOIN, otherwise the columns
 //! that the query names, at least one. RENAME changes the lists, so that a view keeps its names.
 //!
-//! WITH queries, files, table functions and system tables stay as they are, and so does such a list of
-//! a relation's columns: a view that is defined by the text of another one gets the same text.
+//! WITH queries, files, table functions and system tables stay as they are, and so does such a list
+//! of a relation's columns: a view that is defined by the text of another one gets the same text.
 
 use crate::catalogs::{information_schema, pg_catalog};
 use crate::parse;
@@ -71,8 +71,8 @@ fn selection(relation: TableFactor, columns: &str) -> Result<Query> {
     Ok(query)
 }
 
-/// The table and the columns of `SELECT a, b FROM t`, also with new names for the columns; None: the
-/// query does more.
+/// The table and the columns of `SELECT a, b FROM t`, also with new names for the columns; None:
+/// the query does more.
 fn columns_listed(select: &Select) -> Result<Option<(TableFactor, Vec<String>)>> {
     let [TableWithJoins { relation, joins }] = select.from.as_slice() else {
         return Ok(None);
