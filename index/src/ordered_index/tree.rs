@@ -30,7 +30,7 @@
 //!   two threads that insert one key run one after the other.
 //! * A leaf that a removal leaves less than half full is joined with a neighbour under the same
 //!   parent, if the two together are at most seven eighths full; an empty leaf is always joined. So
-//!   an index whose entries change again and again stays within about 1.3 times the size of a fresh
+//!   an index whose entries change again and again stays within about 1.4 times the size of a fresh
 //!   one (`churn` of the benchmark `index`). The left node takes over the right one's range and
 //!   entries, the parent removes the right one, and its number becomes free. An inner node that has
 //!   lost a child is joined likewise. A leaf that is its parent's only child waits until the parent
