@@ -157,9 +157,7 @@ impl Interpreter {
         let begin = Instant::now();
         let printed = self.execute_and_print(sql);
         let elapsed = begin.elapsed();
-        for notice in self.connection.take_notices() {
-            eprintln!("NOTICE:  {}", render::printable(notice.message()));
-        }
+        self.print_notices();
         if printed.is_ok() && self.timing {
             writeln!(self.output.writer(), "Time: {}", milliseconds(elapsed))?;
         }
@@ -184,7 +182,14 @@ impl Interpreter {
             Outcome::Done(summary) => summary,
         };
         drop(spinner);
+        self.print_notices();
         self.print_summary(summary, &style)
+    }
+
+    fn print_notices(&mut self) {
+        for notice in self.connection.take_notices() {
+            eprintln!("NOTICE:  {}", render::printable(notice.message()));
+        }
     }
 
     /// Prints the rows that a statement other than a query returned (RETURNING, SHOW, EXPLAIN). The

@@ -145,3 +145,13 @@ fn an_open_transaction_is_mentioned_at_the_end() {
     expect(&mut shell, "the open transaction was rolled back");
     shell.exp_eof().expect("the shell ends");
 }
+
+#[test]
+fn notices_precede_the_command_tag() {
+    let scratch = Scratch::new();
+    let mut shell = shell(&scratch, &[]);
+    send(&mut shell, "DROP VIEW IF EXISTS missing;");
+    expect(&mut shell, "NOTICE:  view \"missing\" does not exist, skipping");
+    expect(&mut shell, "\nDROP VIEW\r");
+    quit(shell);
+}
