@@ -7,7 +7,6 @@
 //! Before that, [`table_oid`] replaces the hidden column `tableoid`, and [`merged`] the columns
 //! that joins merge.
 
-pub(crate) mod cte_scopes;
 mod hidden;
 pub(crate) mod merged;
 mod refuse;

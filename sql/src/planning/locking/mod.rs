@@ -12,9 +12,9 @@
 pub mod node;
 pub mod plan;
 
+use crate::parse::cte_scopes::CteScopes;
 use crate::parse::locking_clauses::{Strength, is_qualified, read};
 use crate::parse::names;
-use crate::planning::references::cte_scopes::CteScopes;
 use datafusion::sql::sqlparser::ast::{
     Distinct, GroupByExpr, Ident, NonBlock, ObjectName, ObjectNamePart, Query, Select, SetExpr,
     TableFactor, TableWithJoins, Visitor, VisitorMut,

@@ -9,9 +9,9 @@
 
 use crate::catalogs::{information_schema, pg_catalog};
 use crate::parse;
+use crate::parse::cte_scopes::CteScopes;
 use crate::parse::names::{self, ROW_ID, TABLE_OID, fold};
 use crate::planning::context::StatementContext;
-use crate::planning::references::cte_scopes::CteScopes;
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, JoinConstraint, ObjectName, Query, Select, SelectItem,
     SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableFactor, TableWithJoins, VisitorMut,
