@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "every test binary uses a part")]
 
+pub mod counting_device;
+
 use arrow_array::{Array, Int64Array, RecordBatch, StringViewArray};
 use arrow_schema::{DataType, Field, Schema};
 use std::collections::BTreeMap;
