@@ -29,7 +29,7 @@ use datafusion::sql::sqlparser::ast;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use strandline_base::{ColumnId, Result, TableId, Value};
+use strandline_base::{ColumnId, Result, TableId};
 use strandline_engine::catalog::index::{
     IndexDef, IndexExpression, IndexId, IndexPart, IndexValue,
 };
@@ -172,16 +172,8 @@ impl Terms {
             },
             declared: vec![expression.clone()],
         });
-        Arc::make_mut(&mut self.columns).columns.push(ColumnDef {
-            id,
-            name: format!("{EXPRESSION}{number}"),
-            sql_type: expression.sql_type,
-            not_null: false,
-            default: None,
-            missing: Value::Null,
-            identity: None,
-            comment: None,
-        });
+        let column = ColumnDef::new(id, format!("{EXPRESSION}{number}"), expression.sql_type);
+        Arc::make_mut(&mut self.columns).columns.push(column);
         Ok(())
     }
 

@@ -1,7 +1,6 @@
 use super::*;
 use datafusion::execution::session_state::SessionStateBuilder;
-use strandline_base::{SqlType, StorageId};
-use strandline_engine::catalog::HistoryPolicy;
+use strandline_base::SqlType;
 use strandline_engine::catalog::index::{IndexMethod, IndexState};
 use strandline_semantics as semantics;
 
@@ -25,31 +24,12 @@ fn table(indexes: Vec<IndexDef>) -> Arc<TableDef> {
         ("d", SqlType::Timestamp),
     ];
     let columns = types.iter().enumerate();
-    let columns = columns.map(|(i, (name, sql_type))| ColumnDef {
-        id: ColumnId(i as u32),
-        name: (*name).to_string(),
-        sql_type: *sql_type,
-        not_null: false,
-        default: None,
-        missing: Value::Null,
-        identity: None,
-        comment: None,
-    });
+    let columns =
+        columns.map(|(i, (name, sql_type))| ColumnDef::new(ColumnId(i as u32), *name, *sql_type));
     Arc::new(TableDef {
-        id: TableId(1),
-        storage: StorageId(1),
-        schema: "public".into(),
-        name: "t".into(),
-        columns: columns.collect(),
-        next_column: 7,
-        keys: Vec::new(),
-        checks: Vec::new(),
         indexes: indexes.into_iter().map(Arc::new).collect(),
         next_index: 1,
-        foreign_keys: Vec::new(),
-        referenced_by: Vec::new(),
-        history: HistoryPolicy::default(),
-        comment: None,
+        ..TableDef::new("public", "t", columns.collect())
     })
 }
 
