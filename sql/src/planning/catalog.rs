@@ -19,6 +19,7 @@ use crate::planning::provider::history::HistoryFunction;
 use crate::planning::provider::registered::RegisteredTables;
 use crate::planning::provider::table::Table;
 use crate::planning::provider::versions::Versions;
+use crate::planning::query_facts::QueryFacts;
 use crate::planning::references;
 use crate::planning::references::{RelationColumn, TableNames};
 use crate::planning::subplan;
@@ -42,6 +43,7 @@ use strandline_engine::access::{Object, Privileges};
 use strandline_engine::catalog::{Catalog, TableDef};
 use strandline_semantics as semantics;
 use strandline_semantics::error::convert;
+use strandline_semantics::rules::PlanTraits;
 
 /// The schema of prepared references; no user can write the control character.
 pub const REFERENCES: &str = "\u{1}references";
@@ -191,8 +193,12 @@ impl StatementCatalog {
         query: &ast::Query,
         parameters: Option<&[ScalarValue]>,
     ) -> Result<LogicalPlan> {
+        let facts = QueryFacts::of(query);
         let mut query = query.clone();
-        let locks = locking::take(&mut query)?;
+        let locks = match facts.locking_clause {
+            Some(_) => locking::take(&mut query)?,
+            None => Vec::new(),
+        };
         if let Some(locks) = locks.first().filter(|_| !self.scope.expanding.is_empty()) {
             let message = format!("{} in a view is not supported", locks.clause);
             return Err(Error::unsupported(message));
@@ -202,20 +208,32 @@ impl StatementCatalog {
             locking::relations_of(&query, &mut relations);
         }
         let default_schema = &state.config_options().catalog.default_schema;
-        references::system_names::qualify(&mut query, |name| {
-            self.is_relation(default_schema, name)
-        });
+        if facts.names_system_table {
+            references::system_names::qualify(&mut query, |name| {
+                self.is_relation(default_schema, name)
+            });
+        }
         let relations = relations.iter();
         let relations = relations.map(|name| names::qualified(name, default_schema));
         *self.locked.lock() = relations.collect::<Result<_>>()?;
-        if let Some(values) = parameters {
+        if let Some(values) = parameters.filter(|_| facts.has_parameters) {
             params::substitute(&mut query, values)?;
         }
-        references::merged::expand(&mut query, self, state).await?;
-        let plan = self.plan_rewritten(state, query).await?;
-        semantics::rules::refuse_unnested_dimensions(&plan).map_err(convert)?;
-        let plan = subplan::extract(plan, state)?;
-        let plan = semantics::rules::settle_types(plan, state).map_err(convert)?;
+        if facts.merges_columns {
+            references::merged::expand(&mut query, self, state).await?;
+        }
+        let plan = self
+            .plan_rewritten(state, query, facts.names_table_oid)
+            .await?;
+        let traits = PlanTraits::of(&plan).map_err(convert)?;
+        let plan = match traits.has_subqueries {
+            true => subplan::extract(plan, state)?,
+            false => plan,
+        };
+        let plan = match traits.may_have_alternatives() {
+            true => semantics::rules::settle_types(plan, state).map_err(convert)?,
+            false => plan,
+        };
         locking::plan::apply(plan, &locks, &self.scope.statement)
     }
 
@@ -224,11 +242,13 @@ impl StatementCatalog {
         &self,
         state: &SessionState,
         mut query: ast::Query,
+        may_name_table_oid: bool,
     ) -> Result<LogicalPlan> {
-        references::table_oid::expand(&mut query)?;
+        if may_name_table_oid {
+            references::table_oid::expand(&mut query)?;
+        }
         semantics::sql::normalize(&mut query)?;
-        references::prepare(&mut query, self, state).await?;
-        let used = pg_catalog::functions::Used::by(&query);
+        let used = references::prepare(&mut query, self, state).await?;
         let with_system;
         let state = match used.is_empty() {
             true => state,
@@ -455,7 +475,7 @@ impl TableNames for StatementCatalog {
         state: &SessionState,
         query: ast::Query,
     ) -> Result<Vec<RelationColumn>> {
-        let plan = self.plan_rewritten(state, query).await?;
+        let plan = self.plan_rewritten(state, query, true).await?;
         let schema = semantics::sql::output_schema(plan.schema().inner());
         Ok(RelationColumn::all_of(&schema))
     }

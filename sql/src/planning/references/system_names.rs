@@ -1,8 +1,8 @@
 //! Names without a schema that are also system tables' names. PostgreSQL searches `pg_catalog`
 //! before the schemas of `search_path`.
 
-use crate::parse::cte_scopes::CteScopes;
 use crate::catalogs::pg_catalog;
+use crate::parse::cte_scopes::CteScopes;
 use crate::parse::names;
 use datafusion::sql::sqlparser::ast::{ObjectName, Query, VisitorMut};
 use std::ops::ControlFlow;
