@@ -51,6 +51,14 @@ impl CountingDevice {
         self.read.of(kind)
     }
 
+    /// All bytes of a file.
+    pub fn content(&self, name: &str) -> Vec<u8> {
+        let file = self.inner.open(name).expect("open");
+        let mut content = vec![0; file.len().expect("len") as usize];
+        file.read_exact_at(&mut content, 0).expect("read");
+        content
+    }
+
     /// Bytes of the files of a kind that are there.
     pub fn stored(&self, kind: &str) -> u64 {
         let names = self.inner.list().expect("list").into_iter();
