@@ -210,7 +210,7 @@ impl Terms {
         let expression = without_options(expression.clone()).ok()?;
         let is_same = |term: &&Term| {
             let known = reassign_expr_columns(term.evaluator.clone(), schema);
-            known.is_ok_and(|known| known == expression)
+            known.is_ok_and(|known| known.eq(&expression))
         };
         self.expressions.iter().find(is_same).map(|term| term.id)
     }
