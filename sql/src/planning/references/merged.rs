@@ -19,7 +19,7 @@ use crate::parse;
 use crate::parse::names::{self, fold};
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::sqlparser::ast::{
-    Cte, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, Query, Select, SetExpr,
+    Cte, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, Query, SetExpr,
     TableAlias, TableFactor, TableWithJoins, VisitorMut, With,
 };
 use scope::Walk;
