@@ -37,8 +37,8 @@ impl PlanTraits {
         Ok(traits)
     }
 
-    /// Whether [`settle_types`](super::settle_types) may have work. Subqueries that are taken out of
-    /// the plan leave alternatives behind.
+    /// Whether [`settle_types`](super::settle_types) may have work. Subqueries that are taken out
+    /// of the plan leave alternatives behind.
     pub fn may_have_alternatives(&self) -> bool {
         self.has_alternatives || self.has_subqueries
     }

@@ -1,7 +1,7 @@
 //! Resolves names to tables for one statement, at its snapshot or at one moment of the past.
 //!
-//! A [`StatementCatalog`] is DataFusion's catalog list, catalog and schemas at once ([`schemas`]). A
-//! view is planned when a query names it ([`views`]). References that DataFusion's planner cannot
+//! A [`StatementCatalog`] is DataFusion's catalog list, catalog and schemas at once ([`schemas`]).
+//! A view is planned when a query names it ([`views`]). References that DataFusion's planner cannot
 //! express (see [`references`]) are kept here under numbers, in a schema whose name no user can
 //! write.
 

@@ -1,6 +1,6 @@
-//! Facts about a query, from one walk over its syntax tree. Planning leaves out each step whose fact
-//! is missing: most queries have no locking clause, no parameter, no merged column, no hidden column
-//! and no name of a system table.
+//! Facts about a query, from one walk over its syntax tree. Planning leaves out each step whose
+//! fact is missing: most queries have no locking clause, no parameter, no merged column, no hidden
+//! column and no name of a system table.
 
 use crate::catalogs::pg_catalog;
 use crate::catalogs::pg_catalog::functions::Used;

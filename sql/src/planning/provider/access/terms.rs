@@ -9,8 +9,8 @@
 //! Expressions of indexes are immutable, so this holds at any time and in any session.
 //!
 //! Planning an expression costs more than planning a short statement. So the terms of a table are
-//! planned once for each of its definitions, and kept in [`KeptTerms`], with evaluators that have no
-//! statement's options.
+//! planned once for each of its definitions, and kept in [`KeptTerms`], with evaluators that have
+//! no statement's options.
 
 use super::condition::{Conjunction, exact};
 use super::intervals::Intervals;
