@@ -209,8 +209,11 @@ impl StatementCatalog {
         }
         let default_schema = &state.config_options().catalog.default_schema;
         if facts.names_system_table {
+            // The query of a view in another schema than the session's.
+            let config = self.scope.template.config_options();
+            let is_elsewhere = *default_schema != config.catalog.default_schema;
             references::system_names::qualify(&mut query, |name| {
-                self.is_relation(default_schema, name)
+                is_elsewhere || self.is_relation(default_schema, name)
             });
         }
         let relations = relations.iter();
