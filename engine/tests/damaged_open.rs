@@ -4,6 +4,7 @@
 
 mod common;
 
+use common::counting_device::CountingDevice;
 use common::*;
 use std::sync::Arc;
 use strandline_base::{Error, ManualClock};
@@ -19,6 +20,10 @@ const UNRESTORED: &str = "tables_unrestored";
 const UNUSABLE: &str = "indexes_unusable";
 
 fn open_small(disk: &SimDisk, clock: &Arc<ManualClock>) -> Arc<Db> {
+    open_on(disk.device(), clock)
+}
+
+fn open_on(device: Arc<dyn Device>, clock: &Arc<ManualClock>) -> Arc<Db> {
     let settings = Settings {
         wal_segment_bytes: 1 << 16,
         background_maintenance: false,
@@ -26,7 +31,7 @@ fn open_small(disk: &SimDisk, clock: &Arc<ManualClock>) -> Arc<Db> {
         ..Settings::default()
     };
     let options = DbOptions {
-        device: disk.device(),
+        device,
         clock: clock.clone(),
         settings,
     };
@@ -36,12 +41,16 @@ fn open_small(disk: &SimDisk, clock: &Arc<ManualClock>) -> Arc<Db> {
 /// Tables `t` and `u` of the same rows, merged into chunks.
 fn two_tables(disk: &SimDisk, clock: &Arc<ManualClock>, history: HistoryPolicy) -> Arc<Db> {
     let db = open_small(disk, clock);
+    fill_two_tables(&db, history);
+    db
+}
+
+fn fill_two_tables(db: &Arc<Db>, history: HistoryPolicy) {
     for name in ["t", "u"] {
-        create(&db, name, history);
-        insert_rows(&db, name, 0..ROWS).expect("insert");
+        create(db, name, history);
+        insert_rows(db, name, 0..ROWS).expect("insert");
     }
     db.checkpoint(true).expect("checkpoint");
-    db
 }
 
 fn create(db: &Arc<Db>, name: &str, history: HistoryPolicy) {
@@ -311,9 +320,13 @@ fn without_run() -> (SimDisk, Arc<ManualClock>, (String, u64)) {
 
 /// Many segments of the log are filled by `u`.
 fn fill_log(db: &Arc<Db>, rounds: u32) {
+    fill_log_by(db, "u", rounds);
+}
+
+fn fill_log_by(db: &Arc<Db>, name: &str, rounds: u32) {
     for round in 0..rounds {
         for k in 0..ROWS {
-            set(db, "u", k, &format!("{round} of {k} {}", "x".repeat(300))).expect("update");
+            set(db, name, k, &format!("{round} of {k} {}", "x".repeat(300))).expect("update");
         }
     }
 }
@@ -435,6 +448,55 @@ fn a_kept_log_grows_by_what_was_written_between_two_closures() {
         db.checkpoint(true).expect("checkpoint");
     }
     assert_eq!(files(&disk, "kept-").len(), 0);
+}
+
+/// A table's part of the log is copied once, however large it is: later checkpoints, also after
+/// another opening, neither write it again nor read the log for it.
+#[test]
+fn a_large_kept_log_is_written_once() {
+    let (device, clock) = (Arc::new(CountingDevice::default()), clock());
+    let db = open_on(device.clone(), &clock);
+    fill_two_tables(&db, HistoryPolicy::None);
+    for name in ["t", "u"] {
+        set(&db, name, 1, "in a run").expect("update");
+    }
+    db.checkpoint(false).expect("checkpoint");
+    fill_log_by(&db, "t", 20);
+    drop(db);
+    let mut runs = device.list().expect("list");
+    runs.retain(|name| name.starts_with("run-"));
+    let run = runs.into_iter().min().expect("the run of t");
+    let content = device.content(&run);
+    device.remove(&run).expect("remove");
+
+    let db = open_on(device.clone(), &clock);
+    text(&db, "t", 1).expect_err("closed off");
+    db.checkpoint(false).expect("the log is moved");
+    let kept = device.written("kept");
+    assert!(kept > 1 << 20, "{kept} bytes of t's log");
+    drop(db);
+    for opening in 0..3 {
+        let db = open_on(device.clone(), &clock);
+        fill_log(&db, 1);
+        db.checkpoint(false).expect("the first after an opening");
+        let read = device.read("wal");
+        for effort in [false, true, false] {
+            fill_log(&db, 1);
+            db.checkpoint(effort).expect("checkpoint");
+        }
+        assert_eq!(device.written("kept"), kept, "opening {opening}");
+        assert_eq!(device.read("wal"), read, "opening {opening}");
+        let log = device.stored("wal");
+        assert!(log < kept, "the log has {log} bytes in opening {opening}");
+    }
+    let file = device.create(&run).expect("create");
+    file.write_all_at(&content, 0).expect("write");
+    let db = open_on(device.clone(), &clock);
+    let last = text(&db, "t", 1).expect("restored");
+    assert_eq!(last, format!("19 of 1 {}", "x".repeat(300)).as_str().into());
+    assert_eq!(scanned(&db, "t").expect("scan"), ROWS as usize);
+    db.checkpoint(true).expect("checkpoint");
+    assert_eq!(device.stored("kept"), 0);
 }
 
 /// Damage to a kept log closes the table off as its run did; put back, it has everything. Files

@@ -3,81 +3,13 @@
 
 mod common;
 
+use common::counting_device::CountingDevice;
 use common::*;
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use strandline_base::sync::Mutex;
-use strandline_device::{File, MemoryDevice};
 use strandline_engine::catalog::{HistoryPolicy, IdentityDef};
 use strandline_engine::*;
 
 const TABLES: i64 = 1000;
-
-/// Bytes written by the first part of the files' names, and bytes by which files were extended.
-type Counts = Arc<Mutex<BTreeMap<String, u64>>>;
-
-/// A device in memory that counts what is written.
-#[derive(Debug, Default)]
-struct CountingDevice {
-    inner: MemoryDevice,
-    written: Counts,
-    extended: Counts,
-}
-
-impl CountingDevice {
-    fn counting(&self, name: &str, inner: Arc<dyn File>) -> Arc<dyn File> {
-        let kind = name.split('-').next().unwrap_or(name).to_string();
-        Arc::new(CountingFile {
-            inner,
-            kind,
-            written: self.written.clone(),
-            extended: self.extended.clone(),
-        })
-    }
-    fn written(&self, kind: &str) -> u64 {
-        self.written.lock().get(kind).copied().unwrap_or_default()
-    }
-    /// Bytes of the files of one kind that are there.
-    fn stored(&self, kind: &str) -> u64 {
-        let names = self.inner.list().expect("list");
-        let names = names.iter().filter(|name| name.starts_with(kind));
-        let len = |name: &String| self.inner.open(name).expect("open").len().expect("len");
-        names.map(len).sum()
-    }
-}
-
-impl Device for CountingDevice {
-    strandline_device::forward!(inner: remove rename list sync_directory lock location);
-
-    fn create(&self, name: &str) -> Result<Arc<dyn File>> {
-        Ok(self.counting(name, self.inner.create(name)?))
-    }
-    fn open(&self, name: &str) -> Result<Arc<dyn File>> {
-        Ok(self.counting(name, self.inner.open(name)?))
-    }
-}
-
-#[derive(Debug)]
-struct CountingFile {
-    inner: Arc<dyn File>,
-    kind: String,
-    written: Counts,
-    extended: Counts,
-}
-
-impl File for CountingFile {
-    strandline_device::forward!(inner: name read_exact_at sync len);
-
-    fn write_all_at(&self, buf: &[u8], offset: u64) -> Result<()> {
-        *self.written.lock().entry(self.kind.clone()).or_default() += buf.len() as u64;
-        self.inner.write_all_at(buf, offset)
-    }
-    fn set_len(&self, len: u64) -> Result<()> {
-        let more = len.saturating_sub(self.inner.len()?);
-        *self.extended.lock().entry(self.kind.clone()).or_default() += more;
-        self.inner.set_len(len)
-    }
-}
 
 /// A table with an identity column, and one row in it.
 fn create(db: &Arc<Db>, number: i64) {
@@ -147,11 +79,6 @@ fn a_thousand_tables_of_one_row_cost_a_thousand_times_one() {
     let log = log.expect("counter").1;
     let (manifest, runs) = (device.written("manifest"), device.written("run"));
     println!("log {log}, manifest {manifest}, runs {runs}");
-    println!(
-        "written {:?}\nextended {:?}",
-        device.written.lock(),
-        device.extended.lock()
-    );
     let tables = TABLES as u64;
     assert!(log <= 1_024 * tables, "{log} bytes of log");
     assert!(manifest <= 4_096 * tables, "{manifest} bytes of manifest");

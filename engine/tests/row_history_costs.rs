@@ -2,75 +2,19 @@
 
 mod common;
 
+use common::counting_device::CountingDevice;
 use common::*;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use strandline_base::ManualClock;
 use strandline_base::rng::Rng;
-use strandline_device::{File, MemoryDevice};
 use strandline_engine::catalog::HistoryPolicy;
 use strandline_engine::*;
 
 const SECOND: u64 = 1_000_000;
 const VERSIONS: i64 = 300;
-
-/// A device in memory that counts the bytes that are read of runs.
-#[derive(Debug, Default)]
-struct CountingDevice {
-    inner: MemoryDevice,
-    read: Arc<AtomicU64>,
-}
-
-impl CountingDevice {
-    fn counting(&self, name: &str, inner: Arc<dyn File>) -> Arc<dyn File> {
-        let read = name.starts_with("run-").then(|| self.read.clone());
-        Arc::new(CountingFile { inner, read })
-    }
-
-    /// Bytes of runs that are there.
-    fn stored(&self) -> u64 {
-        let names = self.inner.list().expect("list").into_iter();
-        let runs = names.filter(|name| name.starts_with("run-"));
-        let len = |name: String| self.inner.open(&name).expect("open").len().expect("len");
-        runs.map(len).sum()
-    }
-
-    /// How often `work` reads all that is stored.
-    fn passes<R>(&self, work: impl FnOnce() -> R) -> (R, f64) {
-        let (before, stored) = (self.read.load(Ordering::Relaxed), self.stored());
-        let done = work();
-        let read = self.read.load(Ordering::Relaxed) - before;
-        (done, read as f64 / stored as f64)
-    }
-}
-
-impl Device for CountingDevice {
-    strandline_device::forward!(inner: remove rename list sync_directory lock location);
-
-    fn create(&self, name: &str) -> Result<Arc<dyn File>> {
-        Ok(self.counting(name, self.inner.create(name)?))
-    }
-    fn open(&self, name: &str) -> Result<Arc<dyn File>> {
-        Ok(self.counting(name, self.inner.open(name)?))
-    }
-}
-
-#[derive(Debug)]
-struct CountingFile {
-    inner: Arc<dyn File>,
-    read: Option<Arc<AtomicU64>>,
-}
-
-impl File for CountingFile {
-    strandline_device::forward!(inner: name write_all_at sync len set_len);
-
-    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        if let Some(read) = &self.read {
-            read.fetch_add(buf.len() as u64, Ordering::Relaxed);
-        }
-        self.inner.read_exact_at(buf, offset)
-    }
-}
+/// The kind of the files with the history.
+const RUNS: &str = "run";
 
 /// A row whose key and text have been updated often; its history is in runs.
 fn updated() -> (Arc<CountingDevice>, Arc<ManualClock>, Arc<Db>) {
@@ -93,7 +37,7 @@ fn updated() -> (Arc<CountingDevice>, Arc<ManualClock>, Arc<Db>) {
             db.checkpoint(true).expect("checkpoint");
         }
     }
-    assert!(device.stored() > 100 * VERSIONS as u64);
+    assert!(device.stored(RUNS) > 100 * VERSIONS as u64);
     (device, clock, db)
 }
 
@@ -111,7 +55,7 @@ fn a_sweep_reads_the_history_of_a_row_a_few_times() {
     assert_eq!(entries(&db), VERSIONS as u64 + 1);
     // Most versions are still kept: the sweep looks at all of them.
     clock.advance(9_900 * SECOND);
-    let (swept, passes) = device.passes(|| db.checkpoint(true));
+    let (swept, passes) = device.passes(RUNS, || db.checkpoint(true));
     swept.expect("checkpoint");
     let kept = entries(&db);
     assert!((100..300).contains(&kept), "{kept} entries");
@@ -122,7 +66,7 @@ fn a_sweep_reads_the_history_of_a_row_a_few_times() {
 fn an_index_is_filled_by_reading_the_history_of_a_row_a_few_times() {
     let (device, clock, db) = updated();
     drop(db);
-    let (db, passes) = device.passes(|| open(device.clone(), &clock).expect("open"));
+    let (db, passes) = device.passes(RUNS, || open(device.clone(), &clock).expect("open"));
     assert_eq!(entries(&db), VERSIONS as u64 + 1);
     assert!(passes < 8.0, "{passes} passes");
 }
@@ -133,7 +77,7 @@ fn a_history_reads_the_row_a_few_times_and_ends_when_it_is_cancelled() {
     let t = table(&db);
     for k in [0, 150, VERSIONS] {
         let history = || run(&db, |s| s.history(&t, &[Value::BigInt(k)]));
-        let (found, passes) = device.passes(history);
+        let (found, passes) = device.passes(RUNS, history);
         assert_eq!(found.expect("history").num_rows(), 1);
         assert!(passes < 3.0, "{passes} passes");
     }
@@ -169,7 +113,7 @@ fn a_read_of_the_past_stops_at_the_record_it_needs() {
         assert!(found.expect("get"));
         out
     };
-    let (found, passes) = device.passes(read);
+    let (found, passes) = device.passes(RUNS, read);
     assert_eq!(bytes_of(&found[0]), 1_600);
     assert!(passes < 0.4, "{passes} of the history");
 }

@@ -7,14 +7,14 @@
 mod common;
 
 use arrow_array::{ArrayRef, RecordBatch, UInt64Array};
-use common::{add_column, alter_in, clock, column, open_eager};
+use common::{add_column, alter_in, clock, column, definition, open_eager};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use strandline_base::ManualClock;
 use strandline_base::rng::Rng;
 use strandline_column::types;
 use strandline_device::MemoryDevice;
-use strandline_engine::catalog::{ColumnDef, HistoryPolicy, KeyDef, TableDef};
+use strandline_engine::catalog::{ColumnDef, HistoryPolicy, TableDef};
 use strandline_engine::*;
 
 const TYPES: [SqlType; 19] = [
@@ -177,28 +177,11 @@ impl World {
                 } else {
                     format!("t{n}")
                 };
-                let key = KeyDef::new("pkey", true, vec![ColumnId(0)]);
-                catalog.tables.insert(
-                    TableId(catalog.next_table),
-                    Arc::new(TableDef {
-                        id: TableId(catalog.next_table),
-                        storage: StorageId(catalog.next_storage),
-                        schema: "public".into(),
-                        name,
-                        columns,
-                        next_column: width,
-                        keys: vec![key],
-                        checks: Vec::new(),
-                        indexes: Vec::new(),
-                        next_index: 0,
-                        foreign_keys: Vec::new(),
-                        referenced_by: Vec::new(),
-                        history,
-                        comment: None,
-                    }),
-                );
-                catalog.next_table += 1;
-                catalog.next_storage += 1;
+                let table = TableDef {
+                    name,
+                    ..definition(catalog, columns, history)
+                };
+                catalog.put_table(table);
             }
             Ok(())
         })

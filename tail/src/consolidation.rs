@@ -8,7 +8,8 @@
 use crate::overlay::{Overlay, Settled, build};
 use crate::page_memory::PageBytes;
 use crate::range::{Range, RangeVersion};
-use crate::tail_pages::{Tail, TailPages};
+use crate::tail::Tail;
+use crate::tail_pages::TailPages;
 use std::sync::Arc;
 use strandline_base::sync::Ordering;
 use strandline_base::{CommitTs, UPDATE_RANGES};

@@ -13,7 +13,8 @@
 //! | `schema`, `inserted_rows`, `tail_records`, `row_map` | columns; rows of pages; heads |
 //! | `record_page` | pages of records |
 //! | `change`, `claimed`, `patches`, `visibility` | changes; values by row; what readers see |
-//! | `insert_range`, `tail_pages` | rows not merged yet; tails |
+//! | `insert_range`, `tail_pages` | rows not merged yet; the pages of a tail |
+//! | `tail` | the tail of an update range |
 //! | `overlay`, `retirement` | settled records put together; tails and pages that go |
 //! | `range` | a range and its versions |
 //! | `consolidation`, `release`, `tails_reader` | overlays made; undone records freed; tails read |
@@ -42,6 +43,7 @@ pub mod schema;
 mod shared_layouts;
 mod spare_lines;
 pub mod succession;
+pub mod tail;
 pub mod tail_pages;
 mod tail_records;
 pub mod tails_reader;

@@ -41,7 +41,7 @@ use crate::overlay::{Overlay, OverlayMarks};
 use crate::record_page::PageBytes;
 use crate::retirement::{DonePages, Retired, SealGuard};
 use crate::succession::Succeeded;
-use crate::tail_pages::Tail;
+use crate::tail::Tail;
 use arc_swap::{ArcSwap, Guard};
 use std::sync::Arc;
 use strandline_base::sync::{Mutex, MutexGuard, spin_loop, yield_now};

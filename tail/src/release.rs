@@ -33,7 +33,8 @@ use crate::merge_watermarks::MergeWatermarks;
 use crate::range::{Range, RangeVersion};
 use crate::retirement::{DonePages, Retired, SealGuard};
 use crate::succession::Succeeded;
-use crate::tail_pages::{Tail, TailPages, locate};
+use crate::tail::Tail;
+use crate::tail_pages::{TailPages, locate};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use strandline_base::UPDATE_ROWS;
@@ -196,7 +197,7 @@ mod tests {
     use crate::page_memory::PageBytes;
     use crate::record_page::RecordKind;
     use crate::schema::StorageSchema;
-    use crate::tail_pages::RecordHeader;
+    use crate::tail::RecordHeader;
     use strandline_base::{ColumnId, SqlType, Value};
 
     const COMMITTED: StartWord = StartWord(5);

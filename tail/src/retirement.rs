@@ -17,7 +17,8 @@
 
 use crate::merge_watermarks::MergeWatermarks;
 use crate::record_page::RecordKind;
-use crate::tail_pages::{Tail, locate};
+use crate::tail::Tail;
+use crate::tail_pages::locate;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use strandline_txn::StartWord;

@@ -7,8 +7,8 @@
 //!
 //! Sequence numbers have more bits than an entry, but the records that are in memory have far fewer
 //! numbers: with the first one's number the entry tells the whole number, and entries whose
-//! records are gone are cleared before their numbers come round (see `tail_pages`). Wider entries
-//! would miss the processor's caches more often.
+//! records are gone are cleared before their numbers come round (see `tail`). Wider entries would
+//! miss the processor's caches more often.
 //!
 //! Invariants:
 //! 1. Only the holder of the latch changes an entry.

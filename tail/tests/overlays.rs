@@ -14,7 +14,7 @@ use strandline_tail::page_memory::PageAccount;
 use strandline_tail::range::{Range, RangeVersion};
 use strandline_tail::record_page::{PageBytes, RecordKind, RecordPage};
 use strandline_tail::schema::StorageSchema;
-use strandline_tail::tail_pages::RecordHeader;
+use strandline_tail::tail::RecordHeader;
 use strandline_txn::{StartWord, TxnManager, TxnSlot, Visibility};
 
 const COLUMNS: [ColumnId; 3] = [ColumnId(0), ColumnId(1), ColumnId(2)];

@@ -289,18 +289,10 @@ mod tests {
         TableDef {
             id: TableId(id),
             storage: StorageId(id),
-            schema: "public".into(),
-            name: format!("t{id}"),
-            columns: Vec::new(),
             next_column: rng.below(3) as u32,
-            keys: Vec::new(),
-            checks: Vec::new(),
-            indexes: Vec::new(),
-            next_index: 0,
-            foreign_keys: Vec::new(),
-            referenced_by: Vec::new(),
             history: HistoryPolicy::None,
             comment: rng.one_in(2).then(|| format!("{}", rng.below(4))),
+            ..TableDef::new("public", format!("t{id}"), Vec::new())
         }
     }
 

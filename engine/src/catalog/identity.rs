@@ -130,39 +130,23 @@ impl Identities {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::{ColumnDef, HistoryPolicy, IdentityDef};
-    use strandline_base::{SqlType, StorageId, Value};
+    use crate::catalog::{ColumnDef, IdentityDef};
+    use strandline_base::{SqlType, StorageId};
 
     fn table(id: u32, increment: i64) -> TableDef {
         let column = |id| ColumnDef {
-            id: ColumnId(id),
-            name: format!("c{id}"),
-            sql_type: SqlType::BigInt,
             not_null: true,
-            default: None,
-            missing: Value::Null,
             identity: Some(IdentityDef {
                 always: false,
                 start: 1,
                 increment,
             }),
-            comment: None,
+            ..ColumnDef::new(ColumnId(id), format!("c{id}"), SqlType::BigInt)
         };
         TableDef {
             id: TableId(id),
             storage: StorageId(id),
-            schema: "public".into(),
-            name: "t".into(),
-            columns: vec![column(0), column(1)],
-            next_column: 2,
-            keys: Vec::new(),
-            checks: Vec::new(),
-            indexes: Vec::new(),
-            next_index: 0,
-            foreign_keys: Vec::new(),
-            referenced_by: Vec::new(),
-            history: HistoryPolicy::None,
-            comment: None,
+            ..TableDef::new("public", "t", vec![column(0), column(1)])
         }
     }
 

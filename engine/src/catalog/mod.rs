@@ -287,7 +287,47 @@ impl KeyDef {
     }
 }
 
+impl ColumnDef {
+    /// A column that may be NULL, without default.
+    pub fn new(id: ColumnId, name: impl Into<String>, sql_type: SqlType) -> Self {
+        Self {
+            id,
+            name: name.into(),
+            sql_type,
+            not_null: false,
+            default: None,
+            missing: Value::Null,
+            identity: None,
+            comment: None,
+        }
+    }
+}
+
 impl TableDef {
+    /// A table of `columns`, whose ids are their positions, without keys and indexes. The caller
+    /// gives it the ids of table and storage.
+    pub fn new(
+        schema: impl Into<String>,
+        name: impl Into<String>,
+        columns: Vec<ColumnDef>,
+    ) -> Self {
+        Self {
+            id: TableId(0),
+            storage: StorageId(0),
+            schema: schema.into(),
+            name: name.into(),
+            next_column: columns.len() as u32,
+            columns,
+            keys: Vec::new(),
+            checks: Vec::new(),
+            indexes: Vec::new(),
+            next_index: 0,
+            foreign_keys: Vec::new(),
+            referenced_by: Vec::new(),
+            history: HistoryPolicy::default(),
+            comment: None,
+        }
+    }
     /// The column called `name`.
     pub fn column(&self, name: &str) -> Option<&ColumnDef> {
         self.columns.iter().find(|c| c.name == name)

@@ -148,18 +148,8 @@ mod tests {
         Arc::new(TableDef {
             id: TableId(id),
             storage: StorageId(storage),
-            schema: "public".into(),
-            name: format!("t{id}"),
-            columns: Vec::new(),
-            next_column: 0,
-            keys: Vec::new(),
-            checks: Vec::new(),
-            indexes: Vec::new(),
-            next_index: 0,
-            foreign_keys: Vec::new(),
-            referenced_by: Vec::new(),
             history,
-            comment: None,
+            ..TableDef::new("public", format!("t{id}"), Vec::new())
         })
     }
 

@@ -3,7 +3,7 @@
 use super::commit::{Appended, CommittingSlot};
 use super::validation::Validation;
 use super::*;
-use crate::catalog::{ColumnDef, HistoryPolicy, KeyDef, TableDef};
+use crate::catalog::{ColumnDef, KeyDef, TableDef};
 use crate::request::ScanRequest;
 use crate::settings::{DbOptions, Settings};
 use crate::store::StoredIndex;
@@ -37,31 +37,12 @@ pub(super) fn begin(db: &Arc<Db>) -> Arc<Transaction> {
 /// Creates table `t (a bigint primary key)`.
 pub(super) fn create(txn: &Transaction) {
     txn.change_catalog(&mut |catalog| {
-        let column = ColumnDef {
-            id: ColumnId(0),
-            name: "a".into(),
-            sql_type: SqlType::BigInt,
-            not_null: false,
-            default: None,
-            missing: Value::Null,
-            identity: None,
-            comment: None,
-        };
+        let column = ColumnDef::new(ColumnId(0), "a", SqlType::BigInt);
         let table = TableDef {
             id: catalog.new_table_id(),
             storage: catalog.new_storage_id(),
-            schema: "public".into(),
-            name: "t".into(),
-            columns: vec![column],
-            next_column: 1,
             keys: vec![KeyDef::new("t_pkey", true, vec![ColumnId(0)])],
-            checks: Vec::new(),
-            indexes: Vec::new(),
-            next_index: 0,
-            foreign_keys: Vec::new(),
-            referenced_by: Vec::new(),
-            history: HistoryPolicy::default(),
-            comment: None,
+            ..TableDef::new("public", "t", vec![column])
         };
         catalog.put_table(table);
         Ok(())

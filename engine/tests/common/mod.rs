@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "every test binary uses a part")]
 
+pub mod counting_device;
+
 use arrow_array::{Array, Int64Array, RecordBatch, StringViewArray};
 use arrow_schema::{DataType, Field, Schema};
 use std::collections::BTreeMap;
@@ -17,14 +19,8 @@ pub type State = BTreeMap<i64, (Option<i64>, String)>;
 
 pub fn column(id: u32, name: &str, sql_type: SqlType, not_null: bool) -> ColumnDef {
     ColumnDef {
-        id: ColumnId(id),
-        name: name.into(),
-        sql_type,
         not_null,
-        default: None,
-        missing: Value::Null,
-        identity: None,
-        comment: None,
+        ..ColumnDef::new(ColumnId(id), name, sql_type)
     }
 }
 
@@ -37,18 +33,9 @@ pub fn definition(
     TableDef {
         id: catalog.new_table_id(),
         storage: catalog.new_storage_id(),
-        schema: "public".into(),
-        name: "t".into(),
-        next_column: columns.len() as u32,
-        columns,
         keys: vec![KeyDef::new("t_pkey", true, vec![ColumnId(0)])],
-        checks: Vec::new(),
-        indexes: Vec::new(),
-        next_index: 0,
-        foreign_keys: Vec::new(),
-        referenced_by: Vec::new(),
         history,
-        comment: None,
+        ..TableDef::new("public", "t", columns)
     }
 }
 

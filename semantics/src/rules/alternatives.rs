@@ -2,10 +2,11 @@
 //! the alternatives, DataFusion reports the type of the first. A caller that stores values by a
 //! plan's types, such as CREATE TABLE … AS, needs the analyzed plan's types.
 
+use super::{any_expression, any_node};
 use crate::error::invalid;
 use crate::functions::interval_order;
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DFSchema, Result};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, when};
@@ -23,25 +24,13 @@ pub fn settle_types(plan: LogicalPlan, state: &SessionState) -> Result<LogicalPl
 }
 
 fn has_alternatives(plan: &LogicalPlan) -> Result<bool> {
-    let mut found = false;
-    plan.apply_with_subqueries(|plan| {
-        plan.apply_expressions(|expr| {
-            found |= expr.exists(|e| Ok(is_alternative(e)))?;
-            Ok(stop_at(found))
-        })?;
-        Ok(stop_at(found))
-    })?;
-    Ok(found)
+    any_node(plan, |node| {
+        any_expression(node, |expr| expr.exists(|e| Ok(is_alternative(e))))
+    })
 }
 
-fn stop_at(found: bool) -> TreeNodeRecursion {
-    match found {
-        true => TreeNodeRecursion::Stop,
-        false => TreeNodeRecursion::Continue,
-    }
-}
-
-fn is_alternative(expr: &Expr) -> bool {
+/// Whether an expression's result is one of its parts.
+pub(super) fn is_alternative(expr: &Expr) -> bool {
     match expr {
         Expr::Case(_) => true,
         Expr::ScalarFunction(call) => takes_alternatives(call.name()),

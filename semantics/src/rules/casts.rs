@@ -26,7 +26,7 @@ impl AnalyzerRule for Casts {
         "postgres_casts"
     }
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        rewrite_expressions(plan, |expr, schema| {
+        rewrite_expressions(plan, is_concerned, |expr, schema| {
             refuse_implicit_text(&expr, schema)?;
             expr.transform_up(|expr| match as_cast(&expr) {
                 Some(cast) => Ok(Transformed::yes(rewrite(cast, schema)?.data)),
@@ -38,6 +38,14 @@ impl AnalyzerRule for Casts {
             })
         })
     }
+}
+
+/// Whether the rule looks at the expression.
+fn is_concerned(expr: &Expr) -> bool {
+    matches!(
+        expr,
+        Expr::Cast(_) | Expr::ScalarFunction(_) | Expr::AggregateFunction(_)
+    )
 }
 
 /// Refuses implicit casts to text: DataFusion converts any argument of a text function, but

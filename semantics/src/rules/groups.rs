@@ -5,6 +5,7 @@
 //! names, so that nodes above no longer find them. Here the expressions are computed below the
 //! groups, before any other rule, and the sets have columns only.
 
+use super::any_node;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result};
@@ -25,16 +26,23 @@ impl AnalyzerRule for ColumnsOfGroupingSets {
         "columns_of_grouping_sets"
     }
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        if !any_node(&plan, |node| Ok(has_sets(node)))? {
+            return Ok(plan);
+        }
         let computed = plan.transform_up_with_subqueries(|node| match node {
-            LogicalPlan::Aggregate(aggregate)
-                if matches!(aggregate.group_expr.as_slice(), [Expr::GroupingSet(_)]) =>
-            {
-                compute_below(aggregate)
-            }
+            LogicalPlan::Aggregate(aggregate) if is_of_sets(&aggregate) => compute_below(aggregate),
             other => Ok(Transformed::no(other)),
         })?;
         Ok(computed.data)
     }
+}
+
+fn has_sets(node: &LogicalPlan) -> bool {
+    matches!(node, LogicalPlan::Aggregate(aggregate) if is_of_sets(aggregate))
+}
+
+fn is_of_sets(aggregate: &Aggregate) -> bool {
+    matches!(aggregate.group_expr.as_slice(), [Expr::GroupingSet(_)])
 }
 
 fn compute_below(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {

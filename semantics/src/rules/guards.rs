@@ -19,6 +19,7 @@
 //! expression with volatile operands or subqueries, and one that grows past [`MAX_NODES`], stays as
 //! it is. The rule runs last, when filters are in their final places.
 
+use super::any_expression;
 use crate::cast::CastTo;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -70,6 +71,9 @@ impl OptimizerRule for GuardFallible {
         plan: LogicalPlan,
         _config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
+        if !any_expression(&plan, |expr| Ok(connects(expr) && can_fail(expr)))? {
+            return Ok(Transformed::no(plan));
+        }
         match plan {
             LogicalPlan::Filter(filter) => {
                 let guarded = guard(filter.predicate.clone(), Place::Condition)?;
@@ -249,6 +253,14 @@ fn is_guarded(part: &Expr) -> bool {
     };
     let is_flag = matches!(right.as_ref(), Expr::Literal(ScalarValue::Int8(Some(0)), _));
     is_flag && matches!(left.as_ref(), Expr::Case(_) | Expr::Cast(_))
+}
+
+/// Whether the expression has AND or OR, without which it stays as it is.
+fn connects(expr: &Expr) -> bool {
+    exists(expr, |expr| match expr {
+        Expr::BinaryExpr(binary) => matches!(binary.op, Operator::And | Operator::Or),
+        _ => false,
+    })
 }
 
 /// Whether the expression can fail for some row.

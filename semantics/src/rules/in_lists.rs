@@ -10,6 +10,7 @@
 //! because DataFusion merges only lists directly beside each other. `x = 1 OR x = 2`, which
 //! DataFusion turns into a list, is treated the same way.
 
+use super::any_expression;
 use datafusion::common::Result;
 use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -51,6 +52,9 @@ impl OptimizerRule for Simplify {
         plan: LogicalPlan,
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
+        if !any_expression(&plan, has_several)? {
+            return self.inner.rewrite(plan, config);
+        }
         let place = match &plan {
             LogicalPlan::Filter(_) | LogicalPlan::Join(_) | LogicalPlan::TableScan(_) => {
                 ExprPosition::Conjunct
@@ -62,9 +66,6 @@ impl OptimizerRule for Simplify {
             false => Ok(Transformed::no(expr)),
         })?;
         let simplified = self.inner.rewrite(apart.data, config)?;
-        if !apart.transformed {
-            return Ok(simplified);
-        }
         let transformed = simplified.transformed;
         let plan = simplified
             .data

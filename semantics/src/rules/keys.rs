@@ -13,7 +13,8 @@
 //! GROUP BY is planned by the keys of FROM. [`HideFalseKeys`] and [`DistinctRows`] put it wherever
 //! optimizer rules have made such groups. [`RemoveKeyless`], the last rule, removes it.
 
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use super::any_node;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchemaRef, Dependency, FunctionalDependencies, Result, internal_err};
 use datafusion::logical_expr::planner::{
     PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
@@ -236,7 +237,7 @@ impl OptimizerRule for RemoveKeyless {
         plan: LogicalPlan,
         _config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
-        if !some_node(&plan, |node| keyless_input(node).is_some())? {
+        if !any_node(&plan, |node| Ok(keyless_input(node).is_some()))? {
             return Ok(Transformed::no(plan));
         }
         plan.transform_up_with_subqueries(|node| {
@@ -254,20 +255,7 @@ fn has_open_keys(plan: &LogicalPlan) -> Result<bool> {
         keyless_input(node).is_none() && node.inputs().into_iter().any(has_false_key)
     };
     // Most statements have no such groups, which this test finds faster.
-    Ok(some_node(plan, has_false_key)? && some_node(plan, sees)?)
-}
-
-/// Whether `is_so` holds for a node, including subqueries.
-fn some_node(plan: &LogicalPlan, is_so: impl Fn(&LogicalPlan) -> bool) -> Result<bool> {
-    let mut found = false;
-    plan.apply_with_subqueries(|node| {
-        found = is_so(node);
-        Ok(match found {
-            true => TreeNodeRecursion::Stop,
-            false => TreeNodeRecursion::Continue,
-        })
-    })?;
-    Ok(found)
+    Ok(any_node(plan, |node| Ok(has_false_key(node)))? && any_node(plan, |node| Ok(sees(node)))?)
 }
 
 /// Whether the rows of a plan are groups with a false key, or derived from them.

@@ -15,7 +15,7 @@ use crate::functions::{as_json, trim_blanks};
 use crate::types::{sql_name, sql_type_of};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::{Case, InList, ScalarFunction};
 use datafusion::logical_expr::{Between, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
@@ -32,14 +32,29 @@ impl AnalyzerRule for ResolveLiterals {
         "postgres_literals"
     }
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        check_recursion(&plan)?;
-        let plan = rewrite_expressions(plan, |expr, schema| {
+        let combines = check_recursion(&plan)?;
+        let plan = rewrite_expressions(plan, is_concerned, |expr, schema| {
             expr.transform_up(|e| rewrite(e, schema))
         })?;
-        if !combines(&plan)? {
+        if !combines {
             return Ok(plan);
         }
         count_duplicates(align_unions(widen_keys(plan)?)?)
+    }
+}
+
+/// Whether [`rewrite`] may change the expression.
+fn is_concerned(expr: &Expr) -> bool {
+    match expr {
+        Expr::BinaryExpr(binary) => is_comparison(binary.op),
+        Expr::Between(_)
+        | Expr::InList(_)
+        | Expr::Case(_)
+        | Expr::Negative(_)
+        | Expr::ScalarFunction(_)
+        | Expr::SetComparison(_)
+        | Expr::InSubquery(_) => true,
+        _ => false,
     }
 }
 
@@ -82,19 +97,6 @@ fn with_type(expr: Expr, json: bool) -> Expr {
         true => as_json(expr),
         false => expr,
     }
-}
-
-/// Whether the plan has joins or set operations, whose inputs' types must agree.
-fn combines(plan: &LogicalPlan) -> Result<bool> {
-    let mut found = false;
-    plan.apply_with_subqueries(|plan| {
-        found |= matches!(plan, LogicalPlan::Join(_) | LogicalPlan::Union(_));
-        Ok(match found {
-            true => TreeNodeRecursion::Stop,
-            false => TreeNodeRecursion::Continue,
-        })
-    })?;
-    Ok(found)
 }
 
 /// Functions that keep the padding of char(n) arguments.

@@ -2,12 +2,13 @@
 //! use. PostgreSQL's types make such comparisons: `shipped < date '1998-12-01' - interval '90
 //! days'`.
 
+use super::any_expression;
 use crate::calendar::split_micros;
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
+use datafusion::logical_expr::{BinaryExpr, Cast, Expr, ExprSchemable, LogicalPlan, Operator};
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 use datafusion::scalar::ScalarValue;
 
@@ -28,6 +29,10 @@ impl OptimizerRule for CompareDates {
         _config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
         if !matches!(plan, LogicalPlan::Filter(_) | LogicalPlan::Join(_)) {
+            return Ok(Transformed::no(plan));
+        }
+        let has_moment = |expr: &Expr| expr.exists(|part| Ok(cast_to_moment(part).is_some()));
+        if !any_expression(&plan, has_moment)? {
             return Ok(Transformed::no(plan));
         }
         let schema = merge_schema(&plan.inputs());
@@ -55,13 +60,20 @@ fn compare(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
 
 /// The date under a cast to a timestamp.
 fn date(expr: &Expr, schema: &DFSchema) -> Option<Expr> {
-    let Expr::Cast(cast) = expr else { return None };
-    let to_moment = matches!(
-        cast.field.data_type(),
-        DataType::Timestamp(TimeUnit::Microsecond, _)
-    );
+    let cast = cast_to_moment(expr)?;
     let from_date = cast.expr.get_type(schema).ok()? == DataType::Date32;
-    (to_moment && from_date).then(|| (*cast.expr).clone())
+    from_date.then(|| (*cast.expr).clone())
+}
+
+fn cast_to_moment(expr: &Expr) -> Option<&Cast> {
+    match expr {
+        Expr::Cast(cast) => matches!(
+            cast.field.data_type(),
+            DataType::Timestamp(TimeUnit::Microsecond, _)
+        )
+        .then_some(cast),
+        _ => None,
+    }
 }
 
 fn moment(expr: &Expr) -> Option<i64> {

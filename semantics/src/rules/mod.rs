@@ -24,11 +24,11 @@ mod midnight;
 mod multisets;
 mod pushdown;
 mod recursion;
+mod traits;
 mod unions;
 
 pub use alternatives::settle_types;
 pub use casts::{Casts, replacement};
-pub use dimensions::refuse_unnested_dimensions;
 use distinct::DistinctAggregates;
 pub use groups::ColumnsOfGroupingSets;
 pub use guards::{GuardFallible, Place, guard};
@@ -40,9 +40,10 @@ pub use lateral::only_equalities;
 pub use literals::ResolveLiterals;
 pub use midnight::CompareDates;
 use pushdown::PushDownConditions;
+pub use traits::PlanTraits;
 pub use unions::align_unions;
 
-use datafusion::common::tree_node::Transformed;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
@@ -66,13 +67,18 @@ pub fn replace(rules: &mut [Arc<dyn OptimizerRule + Send + Sync>]) {
     }
 }
 
-/// Rewrites every expression of every node, including subqueries, bottom-up. `f` gets the columns
-/// that the expression can refer to. Column names do not change.
+/// Rewrites the expressions of every node, including subqueries, bottom-up, if a part of them is
+/// `concerned`. `f` gets the columns that the expression can refer to. Column names do not change.
 fn rewrite_expressions(
     plan: LogicalPlan,
+    concerned: fn(&Expr) -> bool,
     f: impl Fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
 ) -> Result<LogicalPlan> {
+    let has_concerned = |expr: &Expr| expr.exists(|part| Ok(concerned(part)));
     let rewritten = plan.transform_up_with_subqueries(|plan| {
+        if !any_expression(&plan, has_concerned)? {
+            return Ok(Transformed::no(plan));
+        }
         let mut schema = merge_schema(&plan.inputs());
         if let LogicalPlan::TableScan(scan) = &plan {
             schema.merge(&DFSchema::try_from_qualified_schema(
@@ -82,6 +88,9 @@ fn rewrite_expressions(
         }
         let names = NamePreserver::new(&plan);
         let node = plan.map_expressions(|expr| {
+            if !has_concerned(&expr)? {
+                return Ok(Transformed::no(expr));
+            }
             let name = names.save(&expr);
             Ok(f(expr, &schema)?.update_data(|expr| name.restore(expr)))
         })?;
@@ -92,4 +101,37 @@ fn rewrite_expressions(
         }
     })?;
     Ok(rewritten.data)
+}
+
+/// Whether `holds` is true of an expression of a node.
+fn any_expression(
+    node: &LogicalPlan,
+    mut holds: impl FnMut(&Expr) -> Result<bool>,
+) -> Result<bool> {
+    let mut found = false;
+    node.apply_expressions(|expr| {
+        found = holds(expr)?;
+        Ok(stop_at(found))
+    })?;
+    Ok(found)
+}
+
+/// Whether `holds` is true of a node, including subqueries.
+fn any_node(
+    plan: &LogicalPlan,
+    mut holds: impl FnMut(&LogicalPlan) -> Result<bool>,
+) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        found = holds(node)?;
+        Ok(stop_at(found))
+    })?;
+    Ok(found)
+}
+
+fn stop_at(found: bool) -> TreeNodeRecursion {
+    match found {
+        true => TreeNodeRecursion::Stop,
+        false => TreeNodeRecursion::Continue,
+    }
 }

@@ -9,15 +9,19 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, RecursiveQuery};
 use strandline_base::SqlState;
 
-/// Refuses recursive terms of wider types (42804).
-pub(super) fn check_recursion(plan: &LogicalPlan) -> Result<()> {
+/// Refuses recursive terms of wider types (42804). Returns whether the plan has joins or set
+/// operations, whose inputs' types must agree.
+pub(super) fn check_recursion(plan: &LogicalPlan) -> Result<bool> {
+    let mut combines = false;
     plan.apply_with_subqueries(|plan| {
-        if let LogicalPlan::RecursiveQuery(query) = plan {
-            check(query)?;
+        match plan {
+            LogicalPlan::RecursiveQuery(query) => check(query)?,
+            LogicalPlan::Join(_) | LogicalPlan::Union(_) => combines = true,
+            _ => {}
         }
         Ok(TreeNodeRecursion::Continue)
-    })
-    .map(|_| ())
+    })?;
+    Ok(combines)
 }
 
 /// DataFusion's casts are on top of the term; casts by the user are still functions here.

@@ -29,8 +29,7 @@ pub(super) fn expression(expr: &mut Expr) {
                     *expr = call("array_of", vec![query]);
                 }
                 ("generate_subscripts", FunctionArguments::List(list)) => {
-                    let args = list.args.iter().filter_map(plain_argument).cloned();
-                    let subscripts = call("array_subscripts", args.collect());
+                    let subscripts = call("array_subscripts", plain_arguments(&list.args));
                     *expr = call("unnest", vec![subscripts]);
                 }
                 ("_pg_expandarray", FunctionArguments::List(_)) => {
@@ -38,8 +37,7 @@ pub(super) fn expression(expr: &mut Expr) {
                     *expr = call("unnest", vec![items]);
                 }
                 ("regexp_split_to_table", FunctionArguments::List(list)) => {
-                    let args = list.args.iter().filter_map(plain_argument).cloned();
-                    let parts = call("regexp_split_to_array", args.collect());
+                    let parts = call("regexp_split_to_array", plain_arguments(&list.args));
                     *expr = call("unnest", vec![parts]);
                 }
                 _ => {}
@@ -115,6 +113,10 @@ fn plain_argument(arg: &FunctionArg) -> Option<&Expr> {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
         _ => None,
     }
+}
+
+fn plain_arguments(args: &[FunctionArg]) -> Vec<Expr> {
+    args.iter().filter_map(plain_argument).cloned().collect()
 }
 
 /// Removes the schema from the name of a system function.
@@ -231,83 +233,65 @@ const TABLE_FUNCTIONS: [&str; 4] = [
     "strandline_stats",
 ];
 
-/// Rewrites `FROM f(x) AS a` with a scalar function to `FROM (SELECT f(x) AS a) AS a`.
-fn as_subquery(factor: &mut TableFactor, function: &str) {
-    let (args, alias) = match factor {
+/// The name, the arguments and the alias of a table function.
+type TableCall<'a> = (
+    &'a mut ObjectName,
+    &'a mut Vec<FunctionArg>,
+    &'a mut Option<TableAlias>,
+);
+
+/// A table function in FROM, with or without LATERAL.
+fn table_call(factor: &mut TableFactor) -> Option<TableCall<'_>> {
+    match factor {
         TableFactor::Table {
+            name,
             args: Some(args),
             alias,
             ..
-        } => (&args.args, alias),
-        TableFactor::Function { args, alias, .. } => (&*args, alias),
-        _ => return,
-    };
-    let args: Vec<Expr> = args.iter().filter_map(plain_argument).cloned().collect();
-    let alias = alias.take();
-    let column = match &alias {
-        Some(alias) => alias
-            .columns
-            .first()
-            .map_or(&alias.name, |column| &column.name)
-            .clone(),
-        None => Ident::new(function),
-    };
-    let template = "SELECT * FROM (SELECT 1 AS one) AS a";
-    let Ok(Expr::Subquery(mut query)) = Parser::new(&PostgreSqlDialect {})
-        .try_with_sql(&format!("({template})"))
-        .and_then(|mut parser| parser.parse_expr())
-    else {
-        return;
-    };
-    let SetExpr::Select(outer) = query.body.as_mut() else {
-        return;
-    };
-    let Some(mut derived) = outer.from.pop().map(|table| table.relation) else {
-        return;
-    };
-    if let TableFactor::Derived {
-        subquery,
-        alias: shown,
-        ..
-    } = &mut derived
-        && let SetExpr::Select(select) = subquery.body.as_mut()
-    {
-        let name = alias.map_or_else(|| Ident::new(function), |alias| alias.name);
-        let expr = call(function, args);
-        select.projection = vec![SelectItem::ExprWithAlias {
-            expr,
-            alias: column,
-        }];
-        if let Some(shown) = shown {
-            shown.name = name;
-        }
-        *factor = derived;
+        } => Some((name, &mut args.args, alias)),
+        TableFactor::Function {
+            name, args, alias, ..
+        } => Some((name, args, alias)),
+        _ => None,
     }
 }
 
+/// `FROM f(x) AS a` with a scalar function as `FROM (SELECT f(x) AS a) AS a`.
+fn as_subquery(
+    function: &str,
+    args: Vec<Expr>,
+    alias: &mut Option<TableAlias>,
+) -> Option<TableFactor> {
+    let mut derived = derived("(SELECT 1 AS one) AS a")?;
+    let TableFactor::Derived {
+        subquery,
+        alias: Some(shown),
+        ..
+    } = &mut derived
+    else {
+        return None;
+    };
+    let SetExpr::Select(select) = subquery.body.as_mut() else {
+        return None;
+    };
+    let given = alias.take();
+    let column = given.as_ref().and_then(|given| given.columns.first());
+    let column = column.map(|column| column.name.clone());
+    shown.name = given.map_or_else(|| Ident::new(function), |given| given.name);
+    select.projection = vec![SelectItem::ExprWithAlias {
+        expr: call(function, args),
+        alias: column.unwrap_or_else(|| shown.name.clone()),
+    }];
+    Some(derived)
+}
+
 /// `pg_options_to_table(options)` as its rows: each option, `name=value`, in two columns.
-fn options_as_rows(factor: &mut TableFactor) {
-    let (args, alias) = match factor {
-        TableFactor::Table {
-            args: Some(args),
-            alias,
-            ..
-        } => (&args.args, alias),
-        TableFactor::Function { args, alias, .. } => (&*args, alias),
-        _ => return,
-    };
-    let Some(options) = args.first().and_then(plain_argument).cloned() else {
-        return;
-    };
+fn options_as_rows(options: Option<&Expr>, alias: &mut Option<TableAlias>) -> Option<TableFactor> {
     let template = "(SELECT split_part(o, '=', 1) AS option_name, \
                     substr(o, strpos(o, '=') + 1) AS option_value \
                     FROM unnest(ARRAY['']) AS options (o)) AS pg_options_to_table";
-    let parsed = Parser::new(&PostgreSqlDialect {})
-        .try_with_sql(template)
-        .and_then(|mut parser| parser.parse_table_factor());
-    let Ok(mut rows) = parsed else {
-        return;
-    };
+    let options = options?.clone();
+    let mut rows = derived(template)?;
     if let TableFactor::Derived {
         subquery,
         alias: shown,
@@ -319,8 +303,14 @@ fn options_as_rows(factor: &mut TableFactor) {
     {
         *array_exprs = vec![options];
         *shown = alias.take().or(shown.take());
-        *factor = rows;
     }
+    Some(rows)
+}
+
+/// The item of FROM with the text `sql`.
+fn derived(sql: &str) -> Option<TableFactor> {
+    let mut parser = Parser::new(&PostgreSqlDialect {}).try_with_sql(sql).ok()?;
+    parser.parse_table_factor().ok()
 }
 
 /// Names the only column of a table function like the table, and the table like the function.
@@ -361,52 +351,39 @@ pub(super) fn table_factor(factor: &mut TableFactor) {
         *args = None;
         return;
     }
-    let (name, args, alias) = match factor {
-        TableFactor::Table {
-            name,
-            args: Some(args),
-            alias,
-            ..
-        } => (name, &mut args.args, alias),
-        TableFactor::Function {
-            name, args, alias, ..
-        } => (name, args, alias),
-        _ => return,
+    let Some((name, args, alias)) = table_call(factor) else {
+        return;
     };
     strip_schema(name);
     let name = last_name(name).unwrap_or_default();
-    if name == "pg_options_to_table" {
-        return options_as_rows(factor);
-    }
     let array = match name.as_str() {
         "unnest" => args.first().and_then(plain_argument).cloned(),
-        "generate_subscripts" => {
-            let args = args.iter().filter_map(plain_argument).cloned();
-            Some(call("array_subscripts", args.collect()))
-        }
-        "regexp_split_to_table" => {
-            let args = args.iter().filter_map(plain_argument).cloned();
-            Some(call("regexp_split_to_array", args.collect()))
-        }
+        "generate_subscripts" => Some(call("array_subscripts", plain_arguments(args))),
+        "regexp_split_to_table" => Some(call("regexp_split_to_array", plain_arguments(args))),
         "generate_series" if !series::is_constant(args) => {
-            let args: Vec<Expr> = args.iter().filter_map(plain_argument).cloned().collect();
-            Some(call("generate_series", args))
+            Some(call("generate_series", plain_arguments(args)))
         }
         _ => None,
     };
-    let Some(array) = array else {
-        if !TABLE_FUNCTIONS.contains(&name.as_str()) {
-            as_subquery(factor, &name);
+    let replaced = match array {
+        Some(array) => {
+            let mut alias = alias.take();
+            name_column(&mut alias, &name);
+            Some(TableFactor::UNNEST {
+                alias,
+                array_exprs: vec![array],
+                with_offset: false,
+                with_offset_alias: None,
+                with_ordinality: false,
+            })
         }
-        return;
+        None if name == "pg_options_to_table" => {
+            options_as_rows(args.first().and_then(plain_argument), alias)
+        }
+        None if TABLE_FUNCTIONS.contains(&name.as_str()) => None,
+        None => as_subquery(&name, plain_arguments(args), alias),
     };
-    let mut alias = alias.take();
-    name_column(&mut alias, &name);
-    *factor = TableFactor::UNNEST {
-        alias,
-        array_exprs: vec![array],
-        with_offset: false,
-        with_offset_alias: None,
-        with_ordinality: false,
-    };
+    if let Some(replaced) = replaced {
+        *factor = replaced;
+    }
 }

@@ -6,6 +6,7 @@ mod chains;
 pub mod column_names;
 pub(crate) mod conflict_targets;
 mod copy_options;
+pub mod cte_scopes;
 pub mod dml_spellings;
 pub mod foreign_keys;
 mod from_entries;

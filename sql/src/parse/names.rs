@@ -25,6 +25,22 @@ pub fn fold(ident: &Ident) -> String {
     }
 }
 
+/// Whether an expression is the column `name`, with or without a qualifier.
+pub fn is_column(expr: &Expr, name: &str) -> bool {
+    let last = match expr {
+        Expr::Identifier(ident) => ident,
+        Expr::CompoundIdentifier(parts) => match parts.last() {
+            Some(last) => last,
+            None => return false,
+        },
+        _ => return false,
+    };
+    match last.quote_style {
+        Some(_) => last.value == name,
+        None => last.value.eq_ignore_ascii_case(name),
+    }
+}
+
 /// `name` in SQL text, quoted where folding or syntax would change it.
 pub fn quote(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')

@@ -1,17 +1,17 @@
 //! Resolves names to tables for one statement, at its snapshot or at one moment of the past.
 //!
-//! A [`StatementCatalog`] is DataFusion's catalog list, catalog and (through [`SchemaView`])
-//! schemas at once. A view is planned when a query names it, in a state bound to the same statement
-//! and moment, so that `FOR SYSTEM_TIME AS OF` on a view reaches the tables below it. References
-//! that DataFusion's planner cannot express (see [`references`]) are kept here under numbers, in a
-//! schema whose name no user can write.
+//! A [`StatementCatalog`] is DataFusion's catalog list, catalog and schemas at once ([`schemas`]).
+//! A view is planned when a query names it ([`views`]). References that DataFusion's planner cannot
+//! express (see [`references`]) are kept here under numbers, in a schema whose name no user can
+//! write.
 
-use crate::backends::acting::Acting;
-use crate::backends::acting::{Shown, files_denied};
+mod schemas;
+mod views;
+
+use crate::backends::acting::{Acting, Shown, files_denied};
 use crate::backends::identity::Identity;
 use crate::catalogs::information_schema;
 use crate::catalogs::pg_catalog::{self, Sequence, System, ViewColumns};
-use crate::parse;
 use crate::parse::names;
 use crate::parse::params;
 use crate::planning::locking;
@@ -19,18 +19,17 @@ use crate::planning::provider::history::HistoryFunction;
 use crate::planning::provider::registered::RegisteredTables;
 use crate::planning::provider::table::Table;
 use crate::planning::provider::versions::Versions;
+use crate::planning::query_facts::QueryFacts;
 use crate::planning::references;
 use crate::planning::references::{RelationColumn, TableNames};
 use crate::planning::subplan;
 use crate::planning::template::{Fit, StatementState, Template};
-use crate::runtime::stack_growth::DeepFuture;
 use async_trait::async_trait;
 use datafusion::arrow::temporal_conversions::timestamp_us_to_datetime;
+use datafusion::catalog::TableProvider;
 use datafusion::catalog::view::ViewTable;
-use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider};
-use datafusion::error::DataFusionError;
 use datafusion::execution::session_state::SessionState;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::parser::Statement as ParsedStatement;
 use datafusion::sql::sqlparser::ast;
@@ -41,17 +40,11 @@ use std::sync::{Arc, OnceLock, Weak};
 use strandline_base::{CommitTs, Error, Result, SqlState, TableId};
 use strandline_engine::Statement;
 use strandline_engine::access::{Object, Privileges};
-use strandline_engine::catalog::{Catalog, TableDef, ViewDef};
+use strandline_engine::catalog::{Catalog, TableDef};
 use strandline_semantics as semantics;
-use strandline_semantics::error::{convert, raise};
-use strandline_semantics::types::sql_type_of;
+use strandline_semantics::error::convert;
+use strandline_semantics::rules::PlanTraits;
 
-/// The most levels of views on views.
-const MAX_VIEW_DEPTH: usize = 64;
-/// invalid_object_definition
-const INFINITE_RECURSION: SqlState = SqlState("42P17");
-/// An entry among the views being planned while the columns of all views are listed.
-const LISTING: &str = "\u{1}listing";
 /// The schema of prepared references; no user can write the control character.
 pub const REFERENCES: &str = "\u{1}references";
 
@@ -200,8 +193,12 @@ impl StatementCatalog {
         query: &ast::Query,
         parameters: Option<&[ScalarValue]>,
     ) -> Result<LogicalPlan> {
+        let facts = QueryFacts::of(query);
         let mut query = query.clone();
-        let locks = locking::take(&mut query)?;
+        let locks = match facts.locking_clause {
+            Some(_) => locking::take(&mut query)?,
+            None => Vec::new(),
+        };
         if let Some(locks) = locks.first().filter(|_| !self.scope.expanding.is_empty()) {
             let message = format!("{} in a view is not supported", locks.clause);
             return Err(Error::unsupported(message));
@@ -211,20 +208,35 @@ impl StatementCatalog {
             locking::relations_of(&query, &mut relations);
         }
         let default_schema = &state.config_options().catalog.default_schema;
-        references::system_names::qualify(&mut query, |name| {
-            self.is_relation(default_schema, name)
-        });
+        if facts.names_system_table {
+            // The query of a view in another schema than the session's.
+            let config = self.scope.template.config_options();
+            let is_elsewhere = *default_schema != config.catalog.default_schema;
+            references::system_names::qualify(&mut query, |name| {
+                is_elsewhere || self.is_relation(default_schema, name)
+            });
+        }
         let relations = relations.iter();
         let relations = relations.map(|name| names::qualified(name, default_schema));
         *self.locked.lock() = relations.collect::<Result<_>>()?;
-        if let Some(values) = parameters {
+        if let Some(values) = parameters.filter(|_| facts.has_parameters) {
             params::substitute(&mut query, values)?;
         }
-        references::merged::expand(&mut query, self, state).await?;
-        let plan = self.plan_rewritten(state, query).await?;
-        semantics::rules::refuse_unnested_dimensions(&plan).map_err(convert)?;
-        let plan = subplan::extract(plan, state)?;
-        let plan = semantics::rules::settle_types(plan, state).map_err(convert)?;
+        if facts.merges_columns {
+            references::merged::expand(&mut query, self, state).await?;
+        }
+        let plan = self
+            .plan_rewritten(state, query, facts.names_table_oid)
+            .await?;
+        let traits = PlanTraits::of(&plan).map_err(convert)?;
+        let plan = match traits.has_subqueries {
+            true => subplan::extract(plan, state)?,
+            false => plan,
+        };
+        let plan = match traits.may_have_alternatives() {
+            true => semantics::rules::settle_types(plan, state).map_err(convert)?,
+            false => plan,
+        };
         locking::plan::apply(plan, &locks, &self.scope.statement)
     }
 
@@ -233,11 +245,13 @@ impl StatementCatalog {
         &self,
         state: &SessionState,
         mut query: ast::Query,
+        may_name_table_oid: bool,
     ) -> Result<LogicalPlan> {
-        references::table_oid::expand(&mut query)?;
+        if may_name_table_oid {
+            references::table_oid::expand(&mut query)?;
+        }
         semantics::sql::normalize(&mut query)?;
-        references::prepare(&mut query, self, state).await?;
-        let used = pg_catalog::functions::Used::by(&query);
+        let used = references::prepare(&mut query, self, state).await?;
         let with_system;
         let state = match used.is_empty() {
             true => state,
@@ -377,35 +391,6 @@ impl StatementCatalog {
         })
     }
 
-    /// The columns of all views; none for a view that cannot be planned. While the columns are
-    /// listed, views have none, because a view over the list would need itself.
-    async fn view_columns(&self) -> ViewColumns {
-        let mut columns = ViewColumns::new();
-        let listing = (String::new(), LISTING.to_string());
-        if self.scope.expanding.contains(&listing) {
-            return columns;
-        }
-        let inner = Self::within(Scope {
-            expanding: vec![listing],
-            present: Present::default(),
-            acting: None,
-            is_system: true,
-            ..self.scope.clone()
-        });
-        for view in &self.scope.catalog.views {
-            let Ok(plan) = inner.plan_view(view, false).await else {
-                continue;
-            };
-            let schema = semantics::sql::output_schema(plan.schema().inner());
-            let fields = schema.fields().iter().map(|field| {
-                let sql_type = sql_type_of(field);
-                (field.name().clone(), sql_type)
-            });
-            columns.insert((view.schema.clone(), view.name.clone()), fields.collect());
-        }
-        columns
-    }
-
     /// The error for a name that [`StatementCatalog::find`] does not find.
     fn unknown(&self, schema: &str, name: &str) -> Error {
         let known = self.scope.catalog.schemas.contains_key(schema);
@@ -418,49 +403,6 @@ impl StatementCatalog {
             Some(_) => error.with_detail("It did not exist at the moment asked for."),
             None => error,
         }
-    }
-
-    /// Plans the query of a view, under the names that the view gives its columns; `locks_rows`:
-    /// the rows of its tables are locked. Its tables are read with its owner's rights, whoever
-    /// reads the view.
-    pub(crate) fn plan_view<'a>(
-        &'a self,
-        view: &'a ViewDef,
-        locks_rows: bool,
-    ) -> DeepFuture<'a, Result<LogicalPlan>> {
-        DeepFuture::new(async move {
-            let name = (view.schema.clone(), view.name.clone());
-            if self.scope.expanding.contains(&name) || self.scope.expanding.len() >= MAX_VIEW_DEPTH
-            {
-                return Err(Error::invalid(
-                    INFINITE_RECURSION,
-                    format!(
-                        "view \"{}\" refers to itself or is nested too deeply",
-                        view.name
-                    ),
-                ));
-            }
-            let owner = match self.scope.is_system {
-                true => None,
-                false => {
-                    let object = Object::View(view.schema.clone(), view.name.clone());
-                    let catalog = self.scope.statement.transaction().catalog();
-                    Acting::new(catalog.access.owner(&object), &catalog)
-                }
-            };
-            let mut scope = self.scope.clone();
-            scope.expanding.push(name);
-            scope.acting = owner;
-            scope.locks_rows = locks_rows;
-            let inner = Self::within(scope);
-            let state = inner.bind(&view.schema);
-            let query = parse::query(&view.query)?;
-            match inner.plan(&state, &query, Some(&[])).await {
-                Ok(plan) => rename_columns(plan, &view.columns),
-                Err(error) if error.sqlstate() == INFINITE_RECURSION => Err(error),
-                Err(error) => Err(error.context(format!("view \"{}\"", view.name))),
-            }
-        })
     }
 }
 
@@ -536,34 +478,10 @@ impl TableNames for StatementCatalog {
         state: &SessionState,
         query: ast::Query,
     ) -> Result<Vec<RelationColumn>> {
-        let plan = self.plan_rewritten(state, query).await?;
+        let plan = self.plan_rewritten(state, query, true).await?;
         let schema = semantics::sql::output_schema(plan.schema().inner());
         Ok(RelationColumn::all_of(&schema))
     }
-}
-
-/// Renames the columns of `plan` to `columns`; empty: keeps their names.
-fn rename_columns(plan: LogicalPlan, columns: &[String]) -> Result<LogicalPlan> {
-    if columns.is_empty() {
-        return Ok(plan);
-    }
-    let renamed: Vec<Expr> = plan
-        .schema()
-        .columns()
-        .into_iter()
-        .enumerate()
-        .map(|(i, column)| {
-            let name = columns
-                .get(i)
-                .cloned()
-                .unwrap_or_else(|| column.name.clone());
-            Expr::Column(column).alias(name)
-        })
-        .collect();
-    LogicalPlanBuilder::from(plan)
-        .project(renamed)
-        .and_then(|b| b.build())
-        .map_err(convert)
 }
 
 impl fmt::Debug for StatementCatalog {
@@ -571,74 +489,5 @@ impl fmt::Debug for StatementCatalog {
         f.debug_struct("StatementCatalog")
             .field("as_of", &self.scope.as_of)
             .finish_non_exhaustive()
-    }
-}
-
-impl CatalogProviderList for StatementCatalog {
-    fn register_catalog(
-        &self,
-        _name: String,
-        _catalog: Arc<dyn CatalogProvider>,
-    ) -> Option<Arc<dyn CatalogProvider>> {
-        None
-    }
-    fn catalog_names(&self) -> Vec<String> {
-        vec![names::DATABASE.to_string()]
-    }
-    fn catalog(&self, name: &str) -> Option<Arc<dyn CatalogProvider>> {
-        let this = self.this.upgrade()?;
-        (name == names::DATABASE).then_some(this as Arc<dyn CatalogProvider>)
-    }
-}
-
-impl CatalogProvider for StatementCatalog {
-    fn schema_names(&self) -> Vec<String> {
-        self.scope.catalog.schemas.keys().cloned().collect()
-    }
-    fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
-        Some(Arc::new(SchemaView {
-            name: name.to_string(),
-            catalog: self.this.upgrade()?,
-        }))
-    }
-}
-
-/// One schema of a [`StatementCatalog`]. It is also made for unknown schemas, so that the error can
-/// name the missing schema.
-#[derive(Debug)]
-struct SchemaView {
-    name: String,
-    catalog: Arc<StatementCatalog>,
-}
-
-#[async_trait]
-impl SchemaProvider for SchemaView {
-    fn table_names(&self) -> Vec<String> {
-        let catalog = &self.catalog.scope.catalog;
-        let tables = catalog.tables.values().filter(|t| t.schema == self.name);
-        let views = catalog.views.iter().filter(|v| v.schema == self.name);
-        tables
-            .map(|t| t.name.clone())
-            .chain(views.map(|v| v.name.clone()))
-            .collect()
-    }
-
-    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>, DataFusionError> {
-        if self.name == REFERENCES {
-            let number = name.parse().unwrap_or(usize::MAX);
-            return Ok(self.catalog.references.lock().get(number).cloned());
-        }
-        let found = self.catalog.find(&self.name, name, false).await;
-        match found.map_err(raise)? {
-            Some(table) => Ok(Some(table)),
-            // It may be a table function, which DataFusion looks up afterwards.
-            None if self.name == names::PUBLIC => Ok(None),
-            None => Err(raise(self.catalog.unknown(&self.name, name))),
-        }
-    }
-
-    fn table_exist(&self, name: &str) -> bool {
-        let catalog = &self.catalog.scope.catalog;
-        catalog.table(&self.name, name).is_some() || catalog.view(&self.name, name).is_some()
     }
 }

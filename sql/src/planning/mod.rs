@@ -2,7 +2,8 @@
 //! [`provider`]), subqueries become joins or calls ([`scalar_subqueries`], [`subplan`]), and
 //! locking clauses become nodes ([`locking`]). [`context`] has the catalog, snapshot and settings
 //! of one running statement; [`template`] is DataFusion's state from which a statement starts.
-//! [`expressions`] plans expressions that stand outside any query.
+//! [`expressions`] plans expressions that stand outside any query; [`query_facts`] says which steps
+//! a query needs.
 
 pub(crate) mod catalog;
 pub(crate) mod context;
@@ -13,6 +14,7 @@ pub(crate) mod owner;
 pub(crate) mod parallelism;
 pub(crate) mod planner;
 pub(crate) mod provider;
+pub(crate) mod query_facts;
 pub(crate) mod references;
 pub(crate) mod scalar_subqueries;
 pub(crate) mod subplan;

@@ -7,7 +7,6 @@
 //! Before that, [`table_oid`] replaces the hidden column `tableoid`, and [`merged`] the columns
 //! that joins merge.
 
-pub(crate) mod cte_scopes;
 mod hidden;
 pub(crate) mod merged;
 mod refuse;
@@ -15,6 +14,7 @@ mod row_id;
 pub(crate) mod system_names;
 pub(crate) mod table_oid;
 
+use crate::catalogs::pg_catalog::functions::Used;
 use crate::parse::names;
 use crate::parse::system_time::SystemTimeInterval;
 use crate::planning::provider::files;
@@ -28,7 +28,7 @@ use datafusion::physical_plan::collect;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::parser::Statement as ParsedStatement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, ObjectName, ObjectNamePart, Query, TableAlias, TableFactor, TableVersion,
+    Expr, Ident, ObjectName, ObjectNamePart, Query, Select, TableAlias, TableFactor, TableVersion,
     VisitorMut,
 };
 use std::ops::ControlFlow;
@@ -97,18 +97,22 @@ impl RelationColumn {
     }
 }
 
-/// Prepares every reference of `query`, whose parameters are bound.
+/// Prepares every reference of `query`, whose parameters are bound. Returns the system's functions
+/// that it calls.
 pub async fn prepare(
     query: &mut Query,
     names: &dyn TableNames,
     state: &SessionState,
-) -> Result<()> {
-    refuse::check(query)?;
-    let _ = walk_mut(query, &mut Functions);
-    row_id::mark(query)?;
+) -> Result<Used> {
+    let survey = Survey::of(query)?;
+    if survey.names_row_id {
+        row_id::mark(query)?;
+    } else if !survey.has_special {
+        return Ok(survey.used);
+    }
     let found = Collector::default().run(query);
     if found.is_empty() {
-        return Ok(());
+        return Ok(survey.used);
     }
     let mut prepared = Vec::with_capacity(found.len());
     for reference in &found {
@@ -120,33 +124,72 @@ pub async fn prepare(
             prepared: prepared.into_iter(),
         },
     );
-    Ok(())
+    Ok(survey.used)
 }
 
-/// Marks calls of table functions, which the parser reads as tables with arguments. DataFusion
-/// would look for a table of that name first.
-struct Functions;
+/// The one walk over a query that needs no preparation: it refuses clauses, marks table functions,
+/// and finds whether there is more to do.
+#[derive(Default)]
+struct Survey {
+    used: Used,
+    /// `_rowid` may be a column
+    names_row_id: bool,
+    /// there are references to prepare beside those that name `_rowid`
+    has_special: bool,
+}
 
-impl VisitorMut for Functions {
-    type Break = ();
-
-    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
-        if let TableFactor::Table {
-            name,
-            alias,
-            args: Some(arguments),
-            ..
-        } = factor
-        {
-            *factor = TableFactor::Function {
-                lateral: false,
-                name: name.clone(),
-                args: std::mem::take(&mut arguments.args),
-                with_ordinality: false,
-                alias: alias.take(),
-            };
+impl Survey {
+    fn of(query: &mut Query) -> Result<Self> {
+        let mut survey = Self::default();
+        match walk_mut(query, &mut survey) {
+            ControlFlow::Continue(()) => Ok(survey),
+            ControlFlow::Break(error) => Err(error),
         }
+    }
+}
+
+impl VisitorMut for Survey {
+    type Break = Error;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        refuse::query(query)
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        refuse::select(select)
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
+        refuse::table_factor(factor)?;
+        mark_function(factor);
+        self.has_special |= special(factor).is_some();
         ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        self.used.note(expr);
+        self.names_row_id |= names::is_column(expr, names::ROW_ID);
+        ControlFlow::Continue(())
+    }
+}
+
+/// Marks a call of a table function, which the parser reads as a table with arguments. DataFusion
+/// would look for a table of that name first.
+fn mark_function(factor: &mut TableFactor) {
+    if let TableFactor::Table {
+        name,
+        alias,
+        args: Some(arguments),
+        ..
+    } = factor
+    {
+        *factor = TableFactor::Function {
+            lateral: false,
+            name: name.clone(),
+            args: std::mem::take(&mut arguments.args),
+            with_ordinality: false,
+            alias: alias.take(),
+        };
     }
 }
 

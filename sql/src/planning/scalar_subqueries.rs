@@ -12,7 +12,7 @@ use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, StructArray
 use datafusion::arrow::compute::nullif;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Int64Type};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result, ScalarValue, internal_err};
 use datafusion::functions_aggregate::first_last::first_value;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
@@ -37,6 +37,9 @@ impl AnalyzerRule for SingleRowSubqueries {
     }
 
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        if !has_scalar_subqueries(&plan)? {
+            return Ok(plan);
+        }
         plan.transform_up_with_subqueries(|plan| {
             let names = NamePreserver::new(&plan);
             plan.map_expressions(|expr| {
@@ -46,6 +49,17 @@ impl AnalyzerRule for SingleRowSubqueries {
         })
         .map(|t| t.data)
     }
+}
+
+fn has_scalar_subqueries(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            found |= expr.exists(|part| Ok(matches!(part, Expr::ScalarSubquery(_))))?;
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
+    Ok(found)
 }
 
 fn rewrite(expr: Expr) -> Result<Transformed<Expr>> {

@@ -145,8 +145,9 @@ impl Session {
         let summary = match work {
             Work::Prepared(_) => return Err(Error::internal("a prepared statement is not bound")),
             Work::Query(query) => {
+                let only_reads = work.is_read_only();
                 let mut plan = context.plan_query(query).await?;
-                if work.is_read_only()
+                if only_reads
                     && let Some(choice) = self.choose_moment(&context)?
                     && let Some(older) = choice.older
                 {
@@ -154,7 +155,7 @@ impl Session {
                     plan = context.plan_query(query).await?;
                 }
                 context.fit(&plan)?;
-                if !work.is_read_only() {
+                if !only_reads {
                     return Ok(Output::Rows(locked_rows(context, plan).await?));
                 }
                 let rows = context.run(plan).await?;

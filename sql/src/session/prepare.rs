@@ -8,6 +8,7 @@ use super::outcome::Output;
 use super::prepared::PreparedStatement;
 use crate::parse::names;
 use crate::parse::params;
+use crate::statements::data_statement::DataStatement;
 use crate::statements::plan_cache;
 use crate::statements::work::Work;
 use crate::values::summary::Summary;
@@ -88,11 +89,12 @@ impl Session {
         values: &[ScalarValue],
         types: &[Option<SqlType>],
     ) -> Result<Output> {
-        if self.may_keep_plan(&prepared.statement) {
+        if self.may_keep_plan(prepared) {
             let shared = self.shared.clone();
             let execution = plan_cache::Execution {
                 statement: &prepared.statement,
                 slot: &prepared.plan,
+                has_parameters: prepared.parameter_count() > 0,
                 values,
                 types,
                 statistics: &shared.statistics,
@@ -109,13 +111,13 @@ impl Session {
 
     /// Whether the statement's plan is kept. It is for DML, and for a read-only query unless the
     /// query may read at an older moment.
-    fn may_keep_plan(&self, statement: &Parsed) -> bool {
-        match Work::of(statement) {
-            Ok(work @ Work::Query(_)) => {
-                work.is_read_only() && self.settings.max_staleness.is_none()
+    fn may_keep_plan(&self, prepared: &PreparedStatement) -> bool {
+        match DataStatement::of(&prepared.statement) {
+            Some(DataStatement::Query(query)) => {
+                self.settings.max_staleness.is_none() && prepared.only_reads(query)
             }
-            Ok(Work::Dml(_)) => true,
-            _ => false,
+            Some(DataStatement::Dml(_)) => true,
+            None => false,
         }
     }
 

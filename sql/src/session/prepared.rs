@@ -6,12 +6,13 @@ use super::description::{Described, NUMERIC, of_parameter};
 use crate::execution::row_executor::Compiled;
 use crate::parse::params;
 use crate::parse::place;
+use crate::planning::query_facts::QueryFacts;
 use crate::statements::plan_cache::PlanSlot;
 use datafusion::execution::memory_pool::MemoryReservation;
-use datafusion::sql::sqlparser::ast::{DataType, Statement as Parsed};
+use datafusion::sql::sqlparser::ast::{DataType, Query, Statement as Parsed};
 use datafusion::sql::sqlparser::tokenizer::Location;
 use parking_lot::Mutex;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use strandline_base::{Error, Result, SqlState, SqlType};
 use strandline_semantics::types;
 
@@ -38,6 +39,8 @@ pub struct PreparedStatement {
     pub(super) compiled: Mutex<Option<Arc<Compiled>>>,
     /// the kept plan, for a query or DML
     pub(super) plan: PlanSlot,
+    /// whether the query only reads, once somebody has asked
+    only_reads: OnceLock<bool>,
     /// the memory of a long text
     _memory: Option<Arc<MemoryReservation>>,
 }
@@ -141,6 +144,7 @@ impl PreparedStatement {
             described: Mutex::new(None),
             compiled: Mutex::new(None),
             plan: PlanSlot::default(),
+            only_reads: OnceLock::new(),
             _memory: None,
         }
     }
@@ -194,6 +198,12 @@ impl PreparedStatement {
             self.statement,
             Parsed::Query(_) | Parsed::Insert(_) | Parsed::Update(_) | Parsed::Delete(_)
         )
+    }
+
+    /// Whether the statement, which is `query`, only reads.
+    pub(super) fn only_reads(&self, query: &Query) -> bool {
+        let look = || QueryFacts::of(query).only_reads();
+        *self.only_reads.get_or_init(look)
     }
 
     /// Whether the statement begins or ends a transaction or a savepoint.

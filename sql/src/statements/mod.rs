@@ -3,7 +3,7 @@
 
 pub(crate) mod backup;
 pub(crate) mod copy;
-mod data_statement;
+pub(crate) mod data_statement;
 pub(crate) mod ddl;
 pub(crate) mod explain;
 mod explain_options;

@@ -98,6 +98,8 @@ pub(crate) struct Execution<'a> {
     pub statement: &'a ast::Statement,
     /// the slot of its plan
     pub slot: &'a PlanSlot,
+    /// without any, no value is put in
+    pub has_parameters: bool,
     pub values: &'a [ScalarValue],
     /// the types of the parameters, where they are known; None: the type of the parameter's place
     pub types: &'a [Option<SqlType>],
@@ -244,7 +246,8 @@ impl Execution<'_> {
     }
 
     fn key(&self, context: &StatementContext) -> Key {
-        let serves_all = self.is_generic() && !params::need_constants(self.statement);
+        let needs_constants = || self.has_parameters && params::need_constants(self.statement);
+        let serves_all = self.is_generic() && !needs_constants();
         Key {
             catalog: context.catalog.clone(),
             template: context.template().clone(),
@@ -256,14 +259,18 @@ impl Execution<'_> {
     /// The statement with its values as literals.
     pub fn bound_statement(&self) -> Result<ast::Statement> {
         let mut statement = self.statement.clone();
-        params::bind(&mut statement, self.values, self.types)?;
+        if self.has_parameters {
+            params::bind(&mut statement, self.values, self.types)?;
+        }
         Ok(statement)
     }
 
     /// The statement with placeholders of the parameters' types.
     fn open_statement(&self) -> Result<ast::Statement> {
         let mut statement = self.statement.clone();
-        place_parameters(&mut statement, self.types)?;
+        if self.has_parameters {
+            place_parameters(&mut statement, self.types)?;
+        }
         Ok(statement)
     }
 

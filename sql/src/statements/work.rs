@@ -1,7 +1,6 @@
 //! Statements that read or write data or definitions, classified by their effects.
 
-use crate::catalogs::pg_catalog::functions::Used;
-use crate::planning::locking;
+use crate::planning::query_facts::QueryFacts;
 use crate::statements::data_statement::DataStatement;
 use crate::statements::ddl;
 use crate::statements::explain_options::analyzes;
@@ -48,11 +47,14 @@ impl<'a> Work<'a> {
     /// The statement's name, for messages.
     pub fn name(&self) -> String {
         match self {
-            Self::Query(query) => match (locking::clause_in(query), Used::by(*query).writer()) {
-                (Some(clause), _) => format!("SELECT {clause}"),
-                (None, Some(function)) => format!("{function}()"),
-                (None, None) => "SELECT".to_string(),
-            },
+            Self::Query(query) => {
+                let facts = QueryFacts::of(query);
+                match (facts.locking_clause, facts.used.writer()) {
+                    (Some(clause), _) => format!("SELECT {clause}"),
+                    (None, Some(function)) => format!("{function}()"),
+                    (None, None) => "SELECT".to_string(),
+                }
+            }
             Self::Prepared(execution) => first_words(execution.statement),
             Self::Dml(s) | Self::Copy(s) | Self::Ddl(s) | Self::Explain(s) => first_words(s),
         }
@@ -74,10 +76,10 @@ impl<'a> Work<'a> {
     /// Whether it only reads.
     pub fn is_read_only(&self) -> bool {
         match self {
-            Self::Query(query) => only_reads(query),
+            Self::Query(query) => QueryFacts::of(query).only_reads(),
             Self::Prepared(execution) => !execution.changes_rows(),
             Self::Copy(Parsed::Copy { to, source, .. }) => match source {
-                CopySource::Query(query) => only_reads(query),
+                CopySource::Query(query) => QueryFacts::of(query).only_reads(),
                 CopySource::Table { .. } => *to,
             },
             Self::Explain(explain @ Parsed::Explain { statement, .. }) => {
@@ -90,11 +92,6 @@ impl<'a> Work<'a> {
             _ => false,
         }
     }
-}
-
-/// Whether a query locks no rows and calls no function that writes.
-fn only_reads(query: &Query) -> bool {
-    locking::clause_in(query).is_none() && Used::by(query).writer().is_none()
 }
 
 /// The leading keywords of a statement: `CREATE TABLE`, `DELETE`, ….

@@ -126,34 +126,16 @@ fn filled(clock: Arc<dyn Clock>, sixteenths: usize) -> Arc<Db> {
 }
 
 fn definition(catalog: &mut Catalog) -> TableDef {
-    let column = |id, name: &str, sql_type| ColumnDef {
-        id: ColumnId(id),
-        name: name.into(),
-        sql_type,
-        not_null: false,
-        default: None,
-        missing: Value::Null,
-        identity: None,
-        comment: None,
-    };
+    let columns = vec![
+        ColumnDef::new(ColumnId(0), "k", SqlType::BigInt),
+        ColumnDef::new(ColumnId(1), "b", SqlType::Text),
+    ];
     TableDef {
         id: catalog.new_table_id(),
         storage: catalog.new_storage_id(),
-        schema: "public".into(),
-        name: "t".into(),
-        next_column: 2,
-        columns: vec![
-            column(0, "k", SqlType::BigInt),
-            column(1, "b", SqlType::Text),
-        ],
         keys: vec![KeyDef::new("t_pkey", true, vec![ColumnId(0)])],
-        checks: Vec::new(),
-        indexes: Vec::new(),
-        next_index: 0,
-        foreign_keys: Vec::new(),
-        referenced_by: Vec::new(),
         history: HistoryPolicy::None,
-        comment: None,
+        ..TableDef::new("public", "t", columns)
     }
 }
 

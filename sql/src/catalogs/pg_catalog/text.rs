@@ -196,7 +196,7 @@ pub fn view(view: &ViewDef, default_schema: &str) -> String {
     if view.schema != default_schema
         && let Ok(mut query) = parse::query(query)
     {
-        relations::qualify(&mut query, &view.schema);
+        relations::qualify(&mut query, &view.schema, super::has);
         return format!(" {query};");
     }
     format!(" {query};")

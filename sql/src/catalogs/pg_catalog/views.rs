@@ -23,7 +23,7 @@ pub fn reads(system: &System, view: &ViewDef) -> Vec<i32> {
     let Ok(mut query) = parse::query(&view.query) else {
         return Vec::new();
     };
-    let named = relations::qualify(&mut query, &view.schema);
+    let named = relations::qualify(&mut query, &view.schema, super::has);
     let named = named.into_iter().filter_map(|(schema, name)| {
         if let Some(table) = system.catalog.table(&schema, &name) {
             return Some(system.oids().table(table));

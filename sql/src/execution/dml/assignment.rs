@@ -116,19 +116,9 @@ mod tests {
     use super::*;
     use datafusion::logical_expr::Cast;
     use datafusion::prelude::{col, lit};
-    use strandline_base::Value;
 
     fn column(sql_type: SqlType) -> ColumnDef {
-        ColumnDef {
-            id: strandline_base::ColumnId(0),
-            name: "c".into(),
-            sql_type,
-            not_null: false,
-            default: None,
-            missing: Value::Null,
-            identity: None,
-            comment: None,
-        }
+        ColumnDef::new(strandline_base::ColumnId(0), "c", sql_type)
     }
 
     fn assigned(expr: Expr, to: SqlType) -> Result<Expr> {

@@ -12,18 +12,18 @@
 pub mod node;
 pub mod plan;
 
+use crate::parse::cte_scopes::CteScopes;
 use crate::parse::locking_clauses::{Strength, is_qualified, read};
 use crate::parse::names;
-use crate::planning::references::cte_scopes::CteScopes;
 use datafusion::sql::sqlparser::ast::{
     Distinct, GroupByExpr, Ident, NonBlock, ObjectName, ObjectNamePart, Query, Select, SetExpr,
-    TableFactor, TableWithJoins, Visitor, VisitorMut,
+    TableFactor, TableWithJoins, VisitorMut,
 };
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use strandline_base::{Error, Result, SqlState};
 use strandline_engine::{LockWait, RowLock};
-use strandline_semantics::sql::walk::{walk, walk_mut};
+use strandline_semantics::sql::walk::walk_mut;
 
 /// The prefix of wrapped queries' names; no user can write the control character.
 const WRAPPED: &str = "\u{1}locks";
@@ -78,26 +78,8 @@ pub struct Locks {
     pub clause: &'static str,
 }
 
-/// The locking clause of `query` or of a query in it.
-pub fn clause_in(query: &Query) -> Option<&'static str> {
-    struct Finder;
-    impl Visitor for Finder {
-        type Break = &'static str;
-        fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<&'static str> {
-            match query.locks.first() {
-                None => ControlFlow::Continue(()),
-                Some(clause) => ControlFlow::Break(read(clause).0.clause()),
-            }
-        }
-    }
-    walk(query, &mut Finder).break_value()
-}
-
 /// Takes the locking clauses out of `query`.
 pub fn take(query: &mut Query) -> Result<Vec<Locks>> {
-    if clause_in(query).is_none() {
-        return Ok(Vec::new());
-    }
     let mut taker = Taker {
         ctes: CteScopes::default(),
         depth: 0,

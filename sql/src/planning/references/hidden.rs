@@ -2,7 +2,7 @@
 //! its SELECT for the column, and a bare `column` asks all tables of it. Wildcards leave the column
 //! out.
 
-use super::cte_scopes::CteScopes;
+use crate::parse::cte_scopes::CteScopes;
 use crate::parse::names::fold;
 use datafusion::sql::sqlparser::ast::{
     ExcludeSelectItem, Expr, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem,

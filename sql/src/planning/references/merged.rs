@@ -19,7 +19,7 @@ use crate::parse;
 use crate::parse::names::{self, fold};
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::sqlparser::ast::{
-    Cte, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, Query, Select, SetExpr,
+    Cte, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, Query, SetExpr,
     TableAlias, TableFactor, TableWithJoins, VisitorMut, With,
 };
 use scope::Walk;
@@ -48,9 +48,6 @@ struct Question {
 
 /// Rewrites all joins of `query` that merge columns; see the module's header.
 pub async fn expand(query: &mut Query, names: &dyn TableNames, state: &SessionState) -> Result<()> {
-    if !has_merging(query) {
-        return Ok(());
-    }
     let _ = walk_mut(query, &mut AliasedJoins);
     let mut answers: Vec<Vec<RelationColumn>> = Vec::new();
     loop {
@@ -102,23 +99,8 @@ async fn columns(
     names.columns_of(state, query).await
 }
 
-/// Whether a join anywhere in `query` merges columns.
-fn has_merging(query: &mut Query) -> bool {
-    struct Finder;
-    impl VisitorMut for Finder {
-        type Break = ();
-        fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-            match merges(&select.from) {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
-        }
-    }
-    walk_mut(query, &mut Finder).is_break()
-}
-
 /// Whether a join of a FROM list, at any depth of parentheses, merges columns.
-fn merges(from: &[TableWithJoins]) -> bool {
+pub(crate) fn merges(from: &[TableWithJoins]) -> bool {
     let nested = |factor: &TableFactor| match factor {
         TableFactor::NestedJoin {
             table_with_joins, ..

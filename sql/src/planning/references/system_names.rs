@@ -1,14 +1,14 @@
 //! Names without a schema that are also system tables' names. PostgreSQL searches `pg_catalog`
 //! before the schemas of `search_path`.
 
-use super::cte_scopes::CteScopes;
 use crate::catalogs::pg_catalog;
+use crate::parse::cte_scopes::CteScopes;
 use crate::parse::names;
 use datafusion::sql::sqlparser::ast::{ObjectName, Query, VisitorMut};
 use std::ops::ControlFlow;
 use strandline_semantics::sql::walk::walk_mut;
 
-/// Gives the names of system tables their schema where a relation of the default schema hides them.
+/// Gives the names of system tables their schema where they would not be found without it.
 pub fn qualify(query: &mut Query, is_hidden: impl Fn(&str) -> bool) {
     let mut qualifier = Qualifier {
         ctes: CteScopes::default(),

@@ -2,7 +2,7 @@ use super::*;
 
 fn marked(sql: &str) -> Vec<String> {
     let mut query = crate::parse::query(sql).expect(sql);
-    refuse::check(&mut query).expect(sql);
+    Survey::of(&mut query).expect(sql);
     row_id::mark(&mut query).expect(sql);
     let found = Collector::default().run(&mut query);
     found
@@ -72,7 +72,7 @@ fn clauses_that_would_be_ignored_are_refused() {
         "SELECT * FROM t FETCH FIRST 3 ROWS WITH TIES",
     ] {
         let mut query = crate::parse::query(sql).expect(sql);
-        let error = refuse::check(&mut query).expect_err(sql);
+        let error = Survey::of(&mut query).err().expect(sql);
         assert_eq!(error.sqlstate(), SqlState::FEATURE_NOT_SUPPORTED, "{sql}");
     }
 }

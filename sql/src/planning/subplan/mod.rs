@@ -46,29 +46,11 @@ pub fn is_value(function: &ScalarUDF) -> bool {
 /// Replaces the subqueries of `plan` that DataFusion cannot join by calls. `state` is the
 /// statement's planning state.
 pub fn extract(plan: LogicalPlan, state: &SessionState) -> strandline_base::Result<LogicalPlan> {
-    if !has_subqueries(&plan).map_err(convert)? {
-        return Ok(plan);
-    }
     let extraction = Extraction {
         planned_in: state,
         state: OnceLock::new(),
     };
     extraction.plan(plan, false).map_err(convert)
-}
-
-fn has_subqueries(plan: &LogicalPlan) -> Result<bool> {
-    let mut found = false;
-    plan.apply(|node| {
-        node.apply_expressions(|expr| {
-            found |= expr.exists(|e| Ok(subquery_of(e).is_some()))?;
-            Ok(TreeNodeRecursion::Continue)
-        })?;
-        Ok(match found {
-            true => TreeNodeRecursion::Stop,
-            false => TreeNodeRecursion::Continue,
-        })
-    })?;
-    Ok(found)
 }
 
 fn subquery_of(expr: &Expr) -> Option<&Subquery> {

@@ -12,7 +12,7 @@ use datafusion::logical_expr::{Expr as Plan, ExprSchemable};
 use datafusion::sql::sqlparser::ast::{
     self, ColumnOption, Expr, GeneratedAs, SequenceOptions, UnaryOperator,
 };
-use strandline_base::{ColumnId, Error, Result, SqlState, SqlType, Value};
+use strandline_base::{ColumnId, Error, Result, SqlState, SqlType};
 use strandline_engine::catalog::{ColumnDef, IdentityDef};
 use strandline_semantics::cast::{Mode, cast_array};
 use strandline_semantics::error::convert;
@@ -65,14 +65,9 @@ pub fn new_column(
     identity: Option<IdentityDef>,
 ) -> ColumnDef {
     ColumnDef {
-        id: ColumnId(0),
-        name: name.to_string(),
-        sql_type,
         not_null,
-        default: None,
-        missing: Value::Null,
         identity,
-        comment: None,
+        ..ColumnDef::new(ColumnId(0), name, sql_type)
     }
 }
 

@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
     CreateTable, CreateTableLikeDefaults, CreateTableLikeKind, CreateTableOptions, Expr,
     HiveDistributionStyle, HiveIOFormat, SqlOption,
 };
-use strandline_base::{ColumnId, Error, Result, SqlState, StorageId, TableId};
+use strandline_base::{ColumnId, Error, Result, SqlState};
 use strandline_engine::catalog::{Catalog, HistoryPolicy, TableDef};
 
 /// Executes CREATE TABLE with a list of columns.
@@ -80,26 +80,6 @@ pub fn require_free(catalog: &Catalog, schema: &str, name: &str) -> Result<()> {
     relation_names::require_free(catalog, schema, name)
 }
 
-/// An empty definition; the catalog assigns the ids of table and storage.
-pub fn empty(schema: String, name: String) -> TableDef {
-    TableDef {
-        id: TableId(0),
-        storage: StorageId(0),
-        schema,
-        name,
-        columns: Vec::new(),
-        next_column: 0,
-        keys: Vec::new(),
-        checks: Vec::new(),
-        indexes: Vec::new(),
-        next_index: 0,
-        foreign_keys: Vec::new(),
-        referenced_by: Vec::new(),
-        history: HistoryPolicy::default(),
-        comment: None,
-    }
-}
-
 /// The new table, and its foreign keys, which are added when the table has its id.
 fn define(
     context: &StatementContext,
@@ -107,7 +87,7 @@ fn define(
     schema: String,
     name: String,
 ) -> Result<(TableDef, Vec<ForeignKey>)> {
-    let mut table = empty(schema, name);
+    let mut table = TableDef::new(schema, name, Vec::new());
     table.history = options(create)?;
     if let Some(like) = &create.like {
         copy_columns(context, &mut table, like)?;

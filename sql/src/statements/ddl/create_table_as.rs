@@ -52,7 +52,7 @@ pub async fn execute(context: &StatementContext, create: &CreateTable) -> Result
 }
 
 fn define(create: &CreateTable, result: &Schema, schema: String, name: String) -> Result<TableDef> {
-    let mut table = create_table::empty(schema, name);
+    let mut table = TableDef::new(schema, name, Vec::new());
     table.history = create_table::options(create)?;
     if create.columns.len() > result.fields().len() {
         return Err(Error::invalid(

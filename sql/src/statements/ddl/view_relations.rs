@@ -9,9 +9,9 @@
 
 use crate::catalogs::{information_schema, pg_catalog};
 use crate::parse;
+use crate::parse::cte_scopes::CteScopes;
 use crate::parse::names::{self, ROW_ID, TABLE_OID, fold};
 use crate::planning::context::StatementContext;
-use crate::planning::references::cte_scopes::CteScopes;
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, JoinConstraint, ObjectName, Query, Select, SelectItem,
     SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableFactor, TableWithJoins, VisitorMut,
@@ -71,9 +71,9 @@ fn selection(relation: TableFactor, columns: &str) -> Result<Query> {
     Ok(query)
 }
 
-/// The table and the columns of `SELECT a, b FROM t`, also with new names for the columns; None:
-/// the query does more.
-fn columns_listed(select: &Select) -> Result<Option<(TableFactor, Vec<String>)>> {
+/// The columns of `SELECT a, b FROM t`, also with new names for the columns; None: the query does
+/// more.
+fn columns_listed(select: &Select) -> Result<Option<Vec<String>>> {
     let [TableWithJoins { relation, joins }] = select.from.as_slice() else {
         return Ok(None);
     };
@@ -104,7 +104,7 @@ fn columns_listed(select: &Select) -> Result<Option<(TableFactor, Vec<String>)>>
         return Ok(None);
     };
     list.projection = select.projection.clone();
-    Ok((**list == *select).then(|| (relation.clone(), columns)))
+    Ok((**list == *select).then_some(columns))
 }
 
 /// The names of columns that a query uses.
@@ -217,6 +217,15 @@ fn joins(from: &[TableWithJoins]) -> Vec<Option<&JoinConstraint>> {
     found
 }
 
+/// A relation whose schema is fixed.
+struct Fixed {
+    table: String,
+    /// whether it is a table, which has hidden columns
+    is_table: bool,
+    alias: Option<TableAlias>,
+    columns: Vec<String>,
+}
+
 /// Collects the relations to pin, or pins them to `columns`.
 struct Relations<'a> {
     context: &'a StatementContext,
@@ -241,6 +250,15 @@ impl<'a> Relations<'a> {
         }
     }
 
+    fn list_all(&mut self, select: &mut Select) -> Result<()> {
+        let mut items = select.projection.iter();
+        let natural =
+            |join: &Option<&JoinConstraint>| matches!(join, Some(JoinConstraint::Natural));
+        let whole = items.any(|item| matches!(item, SelectItem::Wildcard(_)))
+            || joins(&select.from).iter().any(natural);
+        self.list(&mut select.from, whole)
+    }
+
     fn list(&mut self, from: &mut [TableWithJoins], whole: bool) -> Result<()> {
         for item in from {
             self.relation(&mut item.relation, whole)?;
@@ -256,67 +274,72 @@ impl<'a> Relations<'a> {
             TableFactor::NestedJoin {
                 table_with_joins, ..
             } => self.list(std::slice::from_mut(table_with_joins), whole),
-            TableFactor::Table { args: None, .. } => self.table(factor, whole),
+            TableFactor::Table { args: None, .. } => {
+                if let Some(fixed) = self.fixed(factor)? {
+                    self.pin(factor, fixed, whole)?;
+                }
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
 
-    /// Fixes the schema of the relation of `select` if it only lists columns that the relation has.
-    /// Whether it does.
-    fn list_of_columns(&mut self, select: &mut Select) -> Result<bool> {
-        let Some((mut relation, listed)) = columns_listed(select)? else {
-            return Ok(false);
+    /// Pins the relation of a SELECT that only lists columns. If the relation has all of them, the
+    /// SELECT stays as it is.
+    fn only_list(&mut self, select: &mut Select, listed: &[String]) -> Result<()> {
+        let [from] = select.from.as_mut_slice() else {
+            return Ok(());
         };
-        let TableFactor::Table { name, .. } = &mut relation else {
-            return Ok(false);
+        let Some(fixed) = self.fixed(&mut from.relation)? else {
+            return Ok(());
         };
-        let Some((schema, table)) = self.pinned_name(name)? else {
-            return Ok(false);
+        let has = |column: &String| {
+            fixed.columns.contains(column) || [ROW_ID, TABLE_OID].contains(&&**column)
         };
-        *name = ObjectName::from(vec![plain(&schema), plain(&table)]);
-        let Some(columns) = &mut self.columns else {
-            self.found.push(relation);
-            return Ok(true);
-        };
-        // The columns of a list that is pinned after all are wanted once more.
-        let rest = columns.as_slice();
-        let all = rest.first().map_or(&[][..], Vec::as_slice);
-        let has =
-            |column: &String| all.contains(column) || [ROW_ID, TABLE_OID].contains(&&**column);
-        if !listed.iter().all(has) {
-            return Ok(false);
+        let is_list = listed.iter().all(has);
+        match is_list {
+            true => Ok(()),
+            false => self.pin(&mut from.relation, fixed, false),
         }
-        columns.next();
-        if let [from] = select.from.as_mut_slice() {
-            from.relation = relation;
-        }
-        Ok(true)
     }
 
-    fn table(&mut self, factor: &mut TableFactor, whole: bool) -> Result<()> {
+    /// Fixes the schema of a relation and takes its columns; None: it is not pinned, or only
+    /// collected.
+    fn fixed(&mut self, factor: &mut TableFactor) -> Result<Option<Fixed>> {
         let TableFactor::Table { name, alias, .. } = factor else {
-            return Ok(());
+            return Ok(None);
         };
         let Some((schema, table)) = self.pinned_name(name)? else {
-            return Ok(());
+            return Ok(None);
         };
-        let shown = alias.take().unwrap_or_else(|| TableAlias {
+        *name = ObjectName::from(vec![plain(&schema), plain(&table)]);
+        let alias = alias.take();
+        let Some(columns) = &mut self.columns else {
+            self.found.push(factor.clone());
+            return Ok(None);
+        };
+        Ok(Some(Fixed {
+            is_table: self.context.catalog.table(&schema, &table).is_some(),
+            table,
+            alias,
+            columns: columns.next().unwrap_or_default(),
+        }))
+    }
+
+    /// Replaces a relation by the list of its columns that the query can mean.
+    fn pin(&self, factor: &mut TableFactor, fixed: Fixed, whole: bool) -> Result<()> {
+        let all = fixed.columns;
+        let shown = fixed.alias.unwrap_or_else(|| TableAlias {
             explicit: true,
-            name: plain(&table),
+            name: plain(&fixed.table),
             columns: Vec::new(),
             at: None,
         });
-        *name = ObjectName::from(vec![plain(&schema), plain(&table)]);
-        let Some(columns) = &mut self.columns else {
-            self.found.push(factor.clone());
-            return Ok(());
-        };
-        let all = columns.next().unwrap_or_default();
         let called = fold(&shown.name);
         let whole = whole || self.mentions.whole.contains(&called) || !shown.columns.is_empty();
         let used = |column: &&String| whole || self.mentions.has(&called, column);
         let mut listed: Vec<&str> = all.iter().filter(used).map(String::as_str).collect();
-        if self.context.catalog.table(&schema, &table).is_some() && shown.columns.is_empty() {
+        if fixed.is_table && shown.columns.is_empty() {
             let hidden = [ROW_ID, TABLE_OID].into_iter();
             listed.extend(hidden.filter(|column| self.mentions.has(&called, column)));
         }
@@ -367,17 +390,12 @@ impl VisitorMut for Relations<'_> {
 
     // After the parts of the SELECT, so that the queries made here are not visited.
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
-        match self.list_of_columns(select) {
-            Ok(false) => {}
-            Ok(true) => return ControlFlow::Continue(()),
-            Err(error) => return ControlFlow::Break(error),
-        }
-        let mut items = select.projection.iter();
-        let natural =
-            |join: &Option<&JoinConstraint>| matches!(join, Some(JoinConstraint::Natural));
-        let whole = items.any(|item| matches!(item, SelectItem::Wildcard(_)))
-            || joins(&select.from).iter().any(natural);
-        match self.list(&mut select.from, whole) {
+        let pinned = match columns_listed(select) {
+            Ok(Some(listed)) => self.only_list(select, &listed),
+            Ok(None) => self.list_all(select),
+            Err(error) => Err(error),
+        };
+        match pinned {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(error),
         }

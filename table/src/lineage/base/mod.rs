@@ -34,7 +34,7 @@ use strandline_tail::merge_watermarks::MergeWatermarks;
 use strandline_tail::release::Renewed;
 use strandline_tail::retirement::DonePages;
 use strandline_tail::succession::{Succeeded, Successor};
-use strandline_tail::tail_pages::Tail;
+use strandline_tail::tail::Tail;
 
 /// A range's base, and the pages that may be dropped once it has no reader.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use strandline_base::{ColumnId, CommitTs, RangeNo, Result, RowId, UPDATE_ROWS, V
 use strandline_tail::insert_range::InsertRange;
 use strandline_tail::record_page::{RecordKind, RecordPage};
 use strandline_tail::schema::StorageSchema;
-use strandline_tail::tail_pages::Tail;
+use strandline_tail::tail::Tail;
 use strandline_tail::visibility::{RecordState, record_state};
 use strandline_txn::StartWord;
 

@@ -12,7 +12,7 @@ use strandline_tail::change::{Change, WriteOutcome, Writer};
 use strandline_tail::page_memory::PageAccount;
 use strandline_tail::record_page::PageBytes;
 use strandline_tail::schema::StorageSchema;
-use strandline_tail::tail_pages::RECORDS_MAX;
+use strandline_tail::tail::RECORDS_MAX;
 use strandline_tail::write::write_entered;
 use strandline_txn::{StartWord, TxnManager};
 

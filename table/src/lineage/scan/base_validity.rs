@@ -7,7 +7,7 @@ use strandline_base::CommitTs;
 use strandline_tail::insert_range::InsertRange;
 use strandline_tail::merge_watermarks::MergeWatermarks;
 use strandline_tail::record_page::RecordKind;
-use strandline_tail::tail_pages::Tail;
+use strandline_tail::tail::Tail;
 use strandline_tail::visibility::{RecordState, record_state};
 use strandline_txn::StartWord;
 

@@ -16,7 +16,7 @@ use strandline_base::cell::StorageColumn;
 use strandline_base::{ColumnId, RangeNo, Result, RowId, UPDATE_ROWS, Value};
 use strandline_column::buffer::cell_of;
 use strandline_tail::record_page::{RecordKind, RecordPage};
-use strandline_tail::tail_pages::Tail;
+use strandline_tail::tail::Tail;
 use strandline_tail::visibility::sees_record;
 use strandline_txn::Visibility;
 

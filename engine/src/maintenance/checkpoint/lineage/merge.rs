@@ -19,7 +19,7 @@ use strandline_table::lineage::horizon::Horizon;
 use strandline_table::lineage::merge::MergeOutput;
 use strandline_table::lineage::range::{Range, RangeVersion};
 use strandline_tail::release::TailMask;
-use strandline_tail::tail_pages::Tail;
+use strandline_tail::tail::Tail;
 
 /// Inputs shared by the ranges of a storage.
 pub(super) struct Preparation<'a> {

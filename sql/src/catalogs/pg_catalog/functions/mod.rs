@@ -25,13 +25,11 @@ use datafusion::logical_expr::{
     TypeSignature, Volatility,
 };
 use datafusion::scalar::ScalarValue;
-use datafusion::sql::sqlparser::ast::{self, Visit, Visitor};
+use datafusion::sql::sqlparser::ast;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{Hash, Hasher};
-use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock};
 use strandline_semantics::error::raise;
-use strandline_semantics::sql::walk::walk;
 
 type FunctionBody = fn(&System, &[CatalogValue]) -> strandline_base::Result<CatalogValue>;
 
@@ -89,11 +87,14 @@ static DEFINITIONS: LazyLock<HashMap<&'static str, &'static Definition>> = LazyL
 pub struct Used(BTreeSet<&'static str>);
 
 impl Used {
-    /// Those that `node` calls.
-    pub fn by(node: &impl Visit) -> Self {
-        let mut used = Self::default();
-        let _ = walk(node, &mut used);
-        used
+    /// Adds the function that `expr` calls, without its arguments.
+    pub fn note(&mut self, expr: &ast::Expr) {
+        if let ast::Expr::Function(function) = expr
+            && let Some(name) = function.name.0.last().and_then(|part| part.as_ident())
+            && let Some(known) = DEFINITIONS.get(name.value.to_ascii_lowercase().as_str())
+        {
+            self.0.insert(known.name);
+        }
     }
     /// The one of them that writes.
     pub fn writer(&self) -> Option<&'static str> {
@@ -112,20 +113,6 @@ impl Used {
             }
         }
         Ok(state)
-    }
-}
-
-impl Visitor for Used {
-    type Break = ();
-
-    fn pre_visit_expr(&mut self, expr: &ast::Expr) -> ControlFlow<()> {
-        if let ast::Expr::Function(function) = expr
-            && let Some(name) = function.name.0.last().and_then(|part| part.as_ident())
-            && let Some(known) = DEFINITIONS.get(name.value.to_ascii_lowercase().as_str())
-        {
-            self.0.insert(known.name);
-        }
-        ControlFlow::Continue(())
     }
 }
 

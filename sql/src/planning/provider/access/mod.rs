@@ -52,7 +52,7 @@ use strandline_engine::Statement;
 use strandline_engine::catalog::TableDef;
 use strandline_engine::catalog::index::{IndexDef, IndexId, IndexMethod, IndexState};
 pub use terms::KeptTerms;
-use terms::{Evaluator, Terms, term_of};
+use terms::Terms;
 
 /// To fetch a row by its id costs as much as to scan so many rows.
 const ROWS_SCANNED_PER_FETCH: usize = 64;
@@ -86,7 +86,6 @@ pub struct Access {
     statement: Arc<Statement>,
     indexes: Vec<IndexId>,
     terms: Arc<Terms>,
-    evaluators: Vec<Evaluator>,
     /// keys whose hash index serves: of the table as it is now
     keys: Vec<usize>,
     condition: Conjunction,
@@ -119,7 +118,6 @@ impl Access {
         });
         let serving: Vec<&IndexDef> = serving.collect();
         let terms = terms_of(table, &indexed, &serving, state)?;
-        let evaluators = terms.evaluators(state)?;
         let condition = terms.values_of(filters);
         let mut given = None;
         let mut has_all = |index: &IndexDef| {
@@ -142,7 +140,6 @@ impl Access {
         let mut access = Self {
             indexes,
             terms,
-            evaluators,
             keys,
             indexed,
             table: table.clone(),
@@ -165,7 +162,7 @@ impl Access {
 
     /// The term that is computed by an expression over columns of `schema`, which are the table's.
     pub fn term(&self, expression: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Option<ColumnId> {
-        term_of(&self.evaluators, expression, schema)
+        self.terms.computed_by(expression, schema)
     }
 
     /// Whether any index has an order.

@@ -9,7 +9,8 @@
 //! Expressions of indexes are immutable, so this holds at any time and in any session.
 //!
 //! Planning an expression costs more than planning a short statement. So the terms of a table are
-//! planned once for each of its definitions, and kept in [`KeptTerms`].
+//! planned once for each of its definitions, and kept in [`KeptTerms`], with evaluators that have
+//! no statement's options.
 
 use super::condition::{Conjunction, exact};
 use super::intervals::Intervals;
@@ -18,18 +19,19 @@ use crate::planning::expressions::{Role, analyze, plan_parsed, simplify};
 use crate::planning::provider::table_schema::condition_schema;
 use datafusion::arrow::datatypes::Schema;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchemaRef};
+use datafusion::common::{Column, DFSchemaRef, Result as PlanResult};
+use datafusion::config::ConfigOptions;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::physical_expr::utils::reassign_expr_columns;
-use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr, create_physical_expr};
 use datafusion::sql::sqlparser::ast;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
-use strandline_base::{ColumnId, Result, TableId, Value};
+use std::sync::{Arc, LazyLock};
+use strandline_base::{ColumnId, Result, TableId};
 use strandline_engine::catalog::index::{
     IndexDef, IndexExpression, IndexId, IndexPart, IndexValue,
 };
@@ -75,8 +77,6 @@ pub struct Terms {
     columns: Arc<TableDef>,
     expressions: Vec<Term>,
     predicates: Vec<(IndexId, Predicate)>,
-    /// of the table
-    schema: Option<DFSchemaRef>,
 }
 
 /// An expression of indexes.
@@ -84,15 +84,12 @@ struct Term {
     id: ColumnId,
     /// as its indexes declare it
     declared: Vec<IndexExpression>,
-    analyzed: Expr,
     canonical: Expr,
+    /// over the table's columns, [without options](without_options)
+    evaluator: Arc<dyn PhysicalExpr>,
     /// as EXPLAIN shows it
     text: String,
 }
-
-/// An evaluator of a term over the table's columns, made by the state of one statement: evaluators
-/// of two statements never compare as equal.
-pub type Evaluator = (ColumnId, Arc<dyn PhysicalExpr>);
 
 /// The predicate of a partial index.
 pub struct Predicate {
@@ -113,7 +110,6 @@ impl Terms {
             columns: table.clone(),
             expressions: Vec::new(),
             predicates: Vec::new(),
-            schema: None,
         }
     }
 
@@ -124,12 +120,12 @@ impl Terms {
         state: &SessionState,
     ) -> Result<Self> {
         let mut terms = Self::of_columns(table);
-        for index in indexes.filter(|index| !index.is_plain()) {
-            let schema = match &terms.schema {
-                Some(schema) => schema.clone(),
-                None => Arc::new(condition_schema(table)?),
-            };
-            terms.schema = Some(schema.clone());
+        let mut indexes = indexes.filter(|index| !index.is_plain()).peekable();
+        if indexes.peek().is_none() {
+            return Ok(terms);
+        }
+        let schema = Arc::new(condition_schema(table)?);
+        for index in indexes {
             for part in &index.parts {
                 if let IndexValue::Expression(expression) = &part.value
                     && terms.id_of(part).is_none()
@@ -160,28 +156,21 @@ impl Terms {
             same.declared.push(expression.clone());
             return Ok(());
         }
+        let evaluator = physical(&analyzed, schema, state)?;
         let number = self.expressions.len();
         let id = ColumnId(u32::MAX - number as u32);
         self.expressions.push(Term {
             id,
-            analyzed,
             canonical,
+            evaluator: without_options(evaluator).map_err(convert)?,
             text: match stands_alone {
                 true => expression.sql.clone(),
                 false => format!("({})", expression.sql),
             },
             declared: vec![expression.clone()],
         });
-        Arc::make_mut(&mut self.columns).columns.push(ColumnDef {
-            id,
-            name: format!("{EXPRESSION}{number}"),
-            sql_type: expression.sql_type,
-            not_null: false,
-            default: None,
-            missing: Value::Null,
-            identity: None,
-            comment: None,
-        });
+        let column = ColumnDef::new(id, format!("{EXPRESSION}{number}"), expression.sql_type);
+        Arc::make_mut(&mut self.columns).columns.push(column);
         Ok(())
     }
 
@@ -209,13 +198,21 @@ impl Terms {
         }
     }
 
-    /// The evaluators of the expressions, for [`term_of`].
-    pub fn evaluators(&self, state: &SessionState) -> Result<Vec<Evaluator>> {
-        let Some(schema) = &self.schema else {
-            return Ok(Vec::new());
+    /// The term that is computed by `expression`, over columns of `schema`, which are the table's.
+    pub fn computed_by(
+        &self,
+        expression: &Arc<dyn PhysicalExpr>,
+        schema: &Schema,
+    ) -> Option<ColumnId> {
+        if self.expressions.is_empty() {
+            return None;
+        }
+        let expression = without_options(expression.clone()).ok()?;
+        let is_same = |term: &&Term| {
+            let known = reassign_expr_columns(term.evaluator.clone(), schema);
+            known.is_ok_and(|known| known.eq(&expression))
         };
-        let evaluator = |term: &Term| Ok((term.id, physical(&term.analyzed, schema, state)?));
-        self.expressions.iter().map(evaluator).collect()
+        self.expressions.iter().find(is_same).map(|term| term.id)
     }
 
     /// The text of a term in EXPLAIN.
@@ -285,19 +282,6 @@ impl Predicate {
     }
 }
 
-/// The term that is computed by `expression`, over columns of `schema`, which are the table's.
-pub fn term_of(
-    evaluators: &[Evaluator],
-    expression: &Arc<dyn PhysicalExpr>,
-    schema: &Schema,
-) -> Option<ColumnId> {
-    let is_same = |(_, known): &&Evaluator| {
-        let known = reassign_expr_columns(known.clone(), schema);
-        known.is_ok_and(|known| &known == expression)
-    };
-    evaluators.iter().find(is_same).map(|(id, _)| *id)
-}
-
 /// An expression over the columns of `schema`, analyzed and simplified.
 pub fn analyzed(
     parsed: ast::Expr,
@@ -319,6 +303,26 @@ pub fn physical(
     let props = state.execution_props();
     let context = PhysicalPlanningContext::default();
     create_physical_expr(expression, schema, props, &context).map_err(convert)
+}
+
+/// An evaluator with default options in all its functions. Functions with the options of different
+/// statements differ, although the value of an immutable expression depends on no option.
+fn without_options(evaluator: Arc<dyn PhysicalExpr>) -> PlanResult<Arc<dyn PhysicalExpr>> {
+    static DEFAULT: LazyLock<Arc<ConfigOptions>> = LazyLock::new(Default::default);
+    let changed = evaluator.transform_up(|part| {
+        let Some(call) = part.downcast_ref::<ScalarFunctionExpr>() else {
+            return Ok(Transformed::no(part));
+        };
+        let changed = ScalarFunctionExpr::new(
+            call.name(),
+            Arc::new(call.fun().clone()),
+            call.args().to_vec(),
+            call.return_field(&Schema::empty())?,
+            DEFAULT.clone(),
+        );
+        Ok(Transformed::yes(Arc::new(changed) as _))
+    })?;
+    Ok(changed.data)
 }
 
 /// An analyzed and simplified expression in canonical form.

@@ -2,9 +2,9 @@ use super::bounds::collect;
 use super::*;
 use crate::planning::provider::table_schema::arrow_schema;
 use datafusion::logical_expr::{col, lit};
-use strandline_base::{SqlType, TableId, Value};
+use strandline_base::{SqlType, Value};
 use strandline_engine::CompareOp;
-use strandline_engine::catalog::{ColumnDef, HistoryPolicy};
+use strandline_engine::catalog::ColumnDef;
 
 fn table() -> TableDef {
     let types = [
@@ -24,35 +24,10 @@ fn table() -> TableDef {
         ("c", SqlType::Char(5)),
         ("ok", SqlType::Boolean),
     ];
-    let columns = types
-        .iter()
-        .enumerate()
-        .map(|(i, (name, sql_type))| ColumnDef {
-            id: ColumnId(i as u32),
-            name: (*name).to_string(),
-            sql_type: *sql_type,
-            not_null: false,
-            default: None,
-            missing: Value::Null,
-            identity: None,
-            comment: None,
-        });
-    TableDef {
-        id: TableId(1),
-        storage: strandline_base::StorageId(1),
-        schema: "public".into(),
-        name: "t".into(),
-        columns: columns.collect(),
-        next_column: 9,
-        keys: Vec::new(),
-        checks: Vec::new(),
-        indexes: Vec::new(),
-        next_index: 0,
-        foreign_keys: Vec::new(),
-        referenced_by: Vec::new(),
-        history: HistoryPolicy::default(),
-        comment: None,
-    }
+    let columns = types.into_iter().enumerate();
+    let columns =
+        columns.map(|(i, (name, sql_type))| ColumnDef::new(ColumnId(i as u32), name, sql_type));
+    TableDef::new("public", "t", columns.collect())
 }
 
 fn bounds_of(expr: Expr) -> Vec<(u32, CompareOp, Value)> {

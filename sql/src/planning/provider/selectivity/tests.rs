@@ -1,36 +1,12 @@
 use super::*;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::logical_expr::{col, lit};
-use strandline_base::{ColumnId, SqlType, StorageId, TableId, Value};
-use strandline_engine::catalog::{ColumnDef, HistoryPolicy};
+use strandline_base::{ColumnId, SqlType};
+use strandline_engine::catalog::ColumnDef;
 
 fn table() -> (TableDef, Statistics) {
-    let column = |id: u32, name: &str| ColumnDef {
-        id: ColumnId(id),
-        name: name.to_string(),
-        sql_type: SqlType::Integer,
-        not_null: false,
-        default: None,
-        missing: Value::Null,
-        identity: None,
-        comment: None,
-    };
-    let def = TableDef {
-        id: TableId(1),
-        storage: StorageId(1),
-        schema: "public".into(),
-        name: "t".into(),
-        columns: vec![column(0, "a"), column(1, "b")],
-        next_column: 2,
-        keys: Vec::new(),
-        checks: Vec::new(),
-        indexes: Vec::new(),
-        next_index: 0,
-        foreign_keys: Vec::new(),
-        referenced_by: Vec::new(),
-        history: HistoryPolicy::default(),
-        comment: None,
-    };
+    let column = |id, name: &str| ColumnDef::new(ColumnId(id), name, SqlType::Integer);
+    let def = TableDef::new("public", "t", vec![column(0, "a"), column(1, "b")]);
     let known = ColumnStatistics {
         min_value: Precision::Inexact(ScalarValue::Int32(Some(0))),
         max_value: Precision::Inexact(ScalarValue::Int32(Some(100))),

@@ -1,7 +1,6 @@
 use super::*;
 use datafusion::execution::session_state::SessionStateBuilder;
-use strandline_base::{SqlType, StorageId};
-use strandline_engine::catalog::HistoryPolicy;
+use strandline_base::SqlType;
 use strandline_engine::catalog::index::{IndexMethod, IndexState};
 use strandline_semantics as semantics;
 
@@ -25,31 +24,12 @@ fn table(indexes: Vec<IndexDef>) -> Arc<TableDef> {
         ("d", SqlType::Timestamp),
     ];
     let columns = types.iter().enumerate();
-    let columns = columns.map(|(i, (name, sql_type))| ColumnDef {
-        id: ColumnId(i as u32),
-        name: (*name).to_string(),
-        sql_type: *sql_type,
-        not_null: false,
-        default: None,
-        missing: Value::Null,
-        identity: None,
-        comment: None,
-    });
+    let columns =
+        columns.map(|(i, (name, sql_type))| ColumnDef::new(ColumnId(i as u32), *name, *sql_type));
     Arc::new(TableDef {
-        id: TableId(1),
-        storage: StorageId(1),
-        schema: "public".into(),
-        name: "t".into(),
-        columns: columns.collect(),
-        next_column: 7,
-        keys: Vec::new(),
-        checks: Vec::new(),
         indexes: indexes.into_iter().map(Arc::new).collect(),
         next_index: 1,
-        foreign_keys: Vec::new(),
-        referenced_by: Vec::new(),
-        history: HistoryPolicy::default(),
-        comment: None,
+        ..TableDef::new("public", "t", columns.collect())
     })
 }
 
@@ -141,6 +121,31 @@ fn expressions_are_planned_once_for_each_definition() {
     // Nothing is planned for a table without expressions.
     let plain = table(Vec::new());
     let terms = Terms::of(&plain, std::iter::empty(), &state).expect("terms");
-    assert!(terms.schema.is_none() && Arc::ptr_eq(&terms.columns, &plain));
-    assert!(terms.evaluators(&state).expect("none").is_empty());
+    assert!(terms.expressions.is_empty() && Arc::ptr_eq(&terms.columns, &plain));
+}
+
+/// A statement's functions have its options, such as the number of its partitions.
+#[test]
+fn kept_evaluators_are_found_by_statements_with_other_options() {
+    let (kept, first) = (KeptTerms::default(), state());
+    let table = table(vec![index("lower(s || 'x')")]);
+    kept.of(&table, &first).expect("terms");
+    let mut second = state();
+    let options = second.config_mut().options_mut();
+    options.execution.target_partitions += 1;
+    let options = Arc::clone(second.config().options());
+    second.execution_props_mut().config_options = Some(options);
+    let terms = kept.of(&table, &second).expect("kept");
+    let schema = Arc::new(condition_schema(&table).expect("a schema"));
+    let found = |sql: &str, state: &SessionState| {
+        let parsed = parse::expression(sql).expect("an expression");
+        let planned = analyzed(parsed, Role::Value, &schema, state).expect("planned");
+        let evaluator = physical(&planned, &schema, state).expect("an evaluator");
+        terms.computed_by(&evaluator, schema.as_arrow())
+    };
+    for state in [&first, &second] {
+        let part = &table.indexes[0].parts[0];
+        assert_eq!(found("lower(s || 'x')", state), terms.id_of(part));
+        assert_eq!(found("lower(s || 'y')", state), None);
+    }
 }

@@ -4,7 +4,7 @@
 //! The body of a WITH query sees only the WITH queries before it (all of them under RECURSIVE). A
 //! name is visible in the query that it belongs to and in the queries inside it.
 
-use crate::parse::names::fold;
+use super::names::fold;
 use datafusion::sql::sqlparser::ast::Query;
 use std::collections::{HashSet, VecDeque};
 
