@@ -90,7 +90,7 @@ const TEMPLATES: &[&str] = &[
     "SELECT min(a), max(a) AS top FROM t",
     "SELECT max(n) FROM t WHERE k = ?",
     "SELECT max(k), min(n) FROM t WHERE a > ?",
-    "SELECT count(*), sum(a), avg(a), min(a), max(a) FROM t WHERE a BETWEEN ? AND ?",
+    "SELECT count(*), count(n), sum(a), avg(n), min(s), max(b) FROM t WHERE a BETWEEN ? AND ?",
     "SELECT count(s), sum(n) AS total, avg(n), max(s) FROM t WHERE k = ? AND n >= ?",
     "SELECT sum(k), avg(k), sum(b), avg(b), count(1) AS rows FROM t WHERE k = ?",
     "SELECT count(*) FROM t WHERE id IN (?, ?, ?)",
