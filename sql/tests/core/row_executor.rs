@@ -406,6 +406,62 @@ fn statements_on_one_row_take_it_and_others_do_not() {
 }
 
 #[test]
+fn aggregates_of_few_rows_are_those_of_a_plan() {
+    let database = database();
+    let (mut few, mut planned) = (database.connect(), database.connect());
+    planned.use_row_executor(false);
+    run(&mut few, TABLES);
+    run(
+        &mut few,
+        &[
+            "INSERT INTO t (id, a, b, n, s, k) SELECT i, i % 7, nullif(i, 4) * 1000000007, \
+           CASE WHEN i % 3 > 0 THEN i * 1.25 END, CASE WHEN i % 5 > 0 THEN 'v' || i END, i % 2 \
+           FROM generate_series(1, 60) AS g(i)",
+        ],
+    );
+    for condition in [
+        "a = 3",
+        "a IN (1, 4)",
+        "a = 99",
+        "k = 1 AND n > 20",
+        "id IN (3, 4, 5)",
+        "k >= 0",
+    ] {
+        for list in [
+            "count(*), count(1), count(n), count(s), count(b)",
+            "sum(k), sum(a), sum(b), sum(n)",
+            "avg(k), avg(a), avg(b) AS mean, avg(n)",
+            "min(a), max(n), min(s), max(s), max(b), count(*)",
+        ] {
+            let sql = format!("SELECT {list} FROM t WHERE {condition}");
+            let before = point_runs(&database);
+            assert_eq!(
+                seen(few.run(&sql, ())),
+                seen(planned.run(&sql, ())),
+                "{sql}"
+            );
+            assert_eq!(point_runs(&database), before + 1, "{sql}");
+        }
+    }
+    // An overflow is reported by the plan.
+    run(&mut few, &["UPDATE t SET b = 9223372036854775807 - id"]);
+    let wide = "SELECT sum(b), avg(b) FROM t WHERE a = 3";
+    assert_eq!(seen(few.run(wide, ())), seen(planned.run(wide, ())));
+    run(
+        &mut few,
+        &[
+            "CREATE TABLE huge (k int, n numeric(38,0))",
+            "CREATE INDEX ON huge (k)",
+            "INSERT INTO huge VALUES (1, 99999999999999999999999999999999999999), (1, 1)",
+        ],
+    );
+    let huge = "SELECT sum(n) FROM huge WHERE k = 1";
+    let failure = seen(few.run(huge, ()));
+    assert!(failure.starts_with("22003"), "{failure}");
+    assert_eq!(failure, seen(planned.run(huge, ())));
+}
+
+#[test]
 fn hot_rows_count_exactly() {
     let database = database();
     let mut c = database.connect();
