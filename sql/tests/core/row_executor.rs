@@ -414,7 +414,7 @@ fn aggregates_of_few_rows_are_those_of_a_plan() {
     run(
         &mut few,
         &[
-            "INSERT INTO t (id, a, b, n, s, k) SELECT i, i % 7, nullif(i, 4) * 1000000007, \
+            "INSERT INTO t (id, a, b, n, s, k) SELECT i, i % 7, nullif(i, 4) * 1000000007::bigint, \
            CASE WHEN i % 3 > 0 THEN i * 1.25 END, CASE WHEN i % 5 > 0 THEN 'v' || i END, i % 2 \
            FROM generate_series(1, 60) AS g(i)",
         ],
