@@ -151,7 +151,10 @@ fn notices_precede_the_command_tag() {
     let scratch = Scratch::new();
     let mut shell = shell(&scratch, &[]);
     send(&mut shell, "DROP VIEW IF EXISTS missing;");
-    expect(&mut shell, "NOTICE:  view \"missing\" does not exist, skipping");
+    expect(
+        &mut shell,
+        "NOTICE:  view \"missing\" does not exist, skipping",
+    );
     expect(&mut shell, "\nDROP VIEW\r");
     quit(shell);
 }

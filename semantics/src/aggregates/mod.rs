@@ -79,7 +79,7 @@ fn input_type(kind: Kind, data_type: &DataType) -> Option<DataType> {
 }
 
 /// The conversion of the sum of an input type; `None` for types without exact sums.
-fn finish(kind: Kind, data_type: &DataType) -> Option<Finish> {
+pub fn finish(kind: Kind, data_type: &DataType) -> Option<Finish> {
     let scale = match data_type {
         DataType::Int16 | DataType::Int32 | DataType::Int64 => 0,
         DataType::Decimal64(_, scale) | DataType::Decimal128(_, scale) => *scale,

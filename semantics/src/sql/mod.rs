@@ -27,6 +27,7 @@ mod arrays;
 mod calls;
 mod cast_syntax;
 mod catalog_names;
+mod counts;
 mod lateral;
 mod moments;
 mod names;
@@ -145,6 +146,7 @@ impl VisitorMut for Normalizer {
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         numbers::minus_before_power(expr);
+        counts::count_rows(expr);
         ControlFlow::Continue(())
     }
 

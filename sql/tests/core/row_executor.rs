@@ -90,6 +90,11 @@ const TEMPLATES: &[&str] = &[
     "SELECT min(a), max(a) AS top FROM t",
     "SELECT max(n) FROM t WHERE k = ?",
     "SELECT max(k), min(n) FROM t WHERE a > ?",
+    "SELECT count(*), count(n), sum(a), avg(n), min(s), max(b) FROM t WHERE a BETWEEN ? AND ?",
+    "SELECT count(s), sum(n) AS total, avg(n), max(s) FROM t WHERE k = ? AND n >= ?",
+    "SELECT sum(k), avg(k), sum(b), avg(b), count(1) AS rows FROM t WHERE k = ?",
+    "SELECT count(*) FROM t WHERE id IN (?, ?, ?)",
+    "SELECT sum(v), min(at), max(y) FROM p WHERE x = ? AND y IN (?, ?)",
     "UPDATE t SET a = a + ? WHERE id = ?",
     "UPDATE t SET a = ? - a, k = k * 2 WHERE id = ?",
     "UPDATE t SET n = n - ?, s = ? WHERE id = ?",
@@ -347,6 +352,22 @@ fn statements_on_one_row_take_it_and_others_do_not() {
         ),
         ("SELECT min(a), max(k) FROM t", true),
         ("SELECT min(a), count(*) FROM t", false),
+        ("SELECT min(a), count(*), sum(n) FROM t WHERE a > 3", true),
+        ("SELECT min(a), count(*) FROM t WHERE f = 3", false),
+        ("SELECT count(s), avg(a) FROM t WHERE id = 1", true),
+        ("SELECT count(DISTINCT s) FROM t WHERE id = 1", false),
+        (
+            "SELECT count(*) FILTER (WHERE a > 1) FROM t WHERE id = 1",
+            false,
+        ),
+        ("SELECT sum(f) FROM t WHERE id = 1", false),
+        ("SELECT sum(a + 1) FROM t WHERE id = 1", false),
+        ("SELECT count(*), a FROM t WHERE id = 1 GROUP BY a", false),
+        (
+            "SELECT count(*) FROM t WHERE id = 1 HAVING count(*) > 0",
+            false,
+        ),
+        ("SELECT count(*) FROM t WHERE a = 1 LIMIT 1", false),
         ("SELECT min(a) FROM t WHERE f = 1", false),
         ("SELECT min(a) FROM t GROUP BY id", false),
         ("SELECT DISTINCT a FROM t WHERE id = 1", false),
@@ -382,6 +403,62 @@ fn statements_on_one_row_take_it_and_others_do_not() {
         "SELECT value FROM strandline_stats() WHERE name = 'statements_point'",
     );
     assert_eq!(stats, [point_runs(&database).to_string()]);
+}
+
+#[test]
+fn aggregates_of_few_rows_are_those_of_a_plan() {
+    let database = database();
+    let (mut few, mut planned) = (database.connect(), database.connect());
+    planned.use_row_executor(false);
+    run(&mut few, TABLES);
+    run(
+        &mut few,
+        &[
+            "INSERT INTO t (id, a, b, n, s, k) SELECT i, i % 7, nullif(i, 4) * 1000000007::bigint, \
+           CASE WHEN i % 3 > 0 THEN i * 1.25 END, CASE WHEN i % 5 > 0 THEN 'v' || i END, i % 2 \
+           FROM generate_series(1, 60) AS g(i)",
+        ],
+    );
+    for condition in [
+        "a = 3",
+        "a IN (1, 4)",
+        "a = 99",
+        "k = 1 AND n > 20",
+        "id IN (3, 4, 5)",
+        "k >= 0",
+    ] {
+        for list in [
+            "count(*), count(1), count(n), count(s), count(b)",
+            "sum(k), sum(a), sum(b), sum(n)",
+            "avg(k), avg(a), avg(b) AS mean, avg(n)",
+            "min(a), max(n), min(s), max(s), max(b), count(*)",
+        ] {
+            let sql = format!("SELECT {list} FROM t WHERE {condition}");
+            let before = point_runs(&database);
+            assert_eq!(
+                seen(few.run(&sql, ())),
+                seen(planned.run(&sql, ())),
+                "{sql}"
+            );
+            assert_eq!(point_runs(&database), before + 1, "{sql}");
+        }
+    }
+    // An overflow is reported by the plan.
+    run(&mut few, &["UPDATE t SET b = 9223372036854775807 - id"]);
+    let wide = "SELECT sum(b), avg(b) FROM t WHERE a = 3";
+    assert_eq!(seen(few.run(wide, ())), seen(planned.run(wide, ())));
+    run(
+        &mut few,
+        &[
+            "CREATE TABLE huge (k int, n numeric(38,0))",
+            "CREATE INDEX ON huge (k)",
+            "INSERT INTO huge VALUES (1, 99999999999999999999999999999999999999), (1, 1)",
+        ],
+    );
+    let huge = "SELECT sum(n) FROM huge WHERE k = 1";
+    let failure = seen(few.run(huge, ()));
+    assert!(failure.starts_with("22003"), "{failure}");
+    assert_eq!(failure, seen(planned.run(huge, ())));
 }
 
 #[test]

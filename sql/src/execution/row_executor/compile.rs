@@ -1,9 +1,9 @@
 //! From a syntax tree to a compiled statement. `None` everywhere: the statement takes the full
 //! path, also where it is wrong.
 
+use super::aggregates::call_of;
 use super::arithmetic::Arithmetic;
 use super::conditions::{Condition, Test};
-use super::ends::is_ends;
 use super::program::{
     Find, Key, Operation, Projection, RowStatement, Scalar, Select, SetList, Update,
 };
@@ -39,7 +39,11 @@ impl Compiler<'_> {
         let SetExpr::Select(select) = query.body.as_ref() else {
             return None;
         };
-        if select.selection.is_none() && query.order_by.is_none() && !is_ends(&select.projection) {
+        let aggregates = select
+            .projection
+            .first()
+            .is_some_and(|i| call_of(i).is_some());
+        if select.selection.is_none() && query.order_by.is_none() && !aggregates {
             return None;
         }
         let scope = self.scope(&select.from)?;
@@ -47,9 +51,14 @@ impl Compiler<'_> {
             Some(condition) => self.tests(&scope, condition)?,
             None => Vec::new(),
         };
-        let operation = match is_ends(&select.projection) {
+        let operation = match aggregates {
             true if query.order_by.is_some() || query.limit_clause.is_some() => return None,
-            true => Operation::Ends(self.ends(&scope, &tests, &select.projection)?),
+            true => match self.ends(&scope, &tests, &select.projection) {
+                Some(ends) => Operation::Ends(ends),
+                None => {
+                    Operation::Aggregates(self.aggregates(&scope, tests, &select.projection)?)
+                }
+            },
             false => self.rows(&scope, tests, query, &select.projection)?,
         };
         let mut plain = dml::plain_select(

@@ -1,6 +1,6 @@
 //! The row executor: statements on one row by its whole key, or on the few rows of one table that a
-//! key or a secondary index leads to ([`search`]), MIN and MAX of indexed columns, and INSERTs of a
-//! few rows, compiled once and run on the engine without DataFusion.
+//! key or a secondary index leads to ([`search`]) and their [`aggregates`], MIN and MAX of indexed
+//! columns, and INSERTs of a few rows, compiled once and run on the engine without DataFusion.
 //!
 //! A statement is compiled from its syntax tree ([`compile`]) into a [`program`], for one version
 //! of the catalog, one set of session settings and the types of its parameters. Statements outside
@@ -17,6 +17,7 @@
 //! 3. Under read committed a conflict undoes the statement and leaves it to the full path, which
 //!    runs it again as often as it takes.
 
+mod aggregates;
 mod arithmetic;
 mod compile;
 mod compile_insert;

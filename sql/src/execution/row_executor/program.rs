@@ -1,5 +1,6 @@
 //! A compiled statement: what [`compile`](super::compile) makes and [`run`](super::run) executes.
 
+use super::aggregates::Aggregate;
 use super::arithmetic::Arithmetic;
 use super::search::Search;
 use super::source::Source;
@@ -38,7 +39,10 @@ impl RowStatement {
     pub fn is_read_only(&self) -> bool {
         matches!(
             self.operation,
-            Operation::Select(_) | Operation::Search(..) | Operation::Ends(_)
+            Operation::Select(_)
+                | Operation::Search(..)
+                | Operation::Ends(_)
+                | Operation::Aggregates(_)
         )
     }
 
@@ -46,7 +50,10 @@ impl RowStatement {
     pub fn privileges(&self) -> (&Arc<TableDef>, &'static [Privileges]) {
         const READ: Privileges = Privileges::SELECT;
         let wanted: &[Privileges] = match self.operation {
-            Operation::Select(_) | Operation::Search(..) | Operation::Ends(_) => &[READ],
+            Operation::Select(_)
+            | Operation::Search(..)
+            | Operation::Ends(_)
+            | Operation::Aggregates(_) => &[READ],
             Operation::Update(_) => &[READ, Privileges::UPDATE],
             Operation::Delete(_) => &[READ, Privileges::DELETE],
             // Conflicts may make it an update, RETURNING a read.
@@ -75,6 +82,7 @@ impl RowStatement {
                 let searches = ends.searches.iter().map(|search| search.text(&self.table));
                 ("ends", searches.collect::<Vec<_>>().join("; "))
             }
+            Operation::Aggregates(query) => ("aggregate", query.search.text(&self.table)),
             Operation::Update(update) => ("update", find(&update.find)),
             Operation::Delete(found) => ("delete", find(found)),
             Operation::Insert(_) => return None,
@@ -89,6 +97,7 @@ pub(super) enum Operation {
     /// a query of the rows that a search finds
     Search(Box<Search>, Projection),
     Ends(Ends),
+    Aggregates(Aggregates),
     Update(Update),
     Delete(Find),
     Insert(Insert),
@@ -114,6 +123,14 @@ pub(super) struct Select {
 #[derive(Debug)]
 pub(super) struct Ends {
     pub searches: Vec<Search>,
+    pub result: Arc<ValueColumns>,
+}
+
+/// Aggregates of the rows that a search finds.
+#[derive(Debug)]
+pub(super) struct Aggregates {
+    pub search: Search,
+    pub calls: Vec<Aggregate>,
     pub result: Arc<ValueColumns>,
 }
 

@@ -24,6 +24,7 @@ impl Execution<'_> {
             Operation::Select(select) => return self.select(select),
             Operation::Search(search, columns) => return self.search(table, search, columns),
             Operation::Ends(ends) => return self.ends(table, ends),
+            Operation::Aggregates(query) => return self.aggregate(table, query),
             Operation::Update(u) => ("UPDATE", self.update(table, u, &mut written)?),
             Operation::Delete(find) => ("DELETE", self.delete(table, find, &mut written)?),
             Operation::Insert(i) => ("INSERT", self.insert(table, i, &mut written)?),
