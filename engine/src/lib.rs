@@ -51,7 +51,7 @@ pub use scan::{
 };
 pub use settings::{ConflictPolicy, DbOptions, Settings, TxnOptions};
 pub use statement::{
-    BulkInsert, Effect, IndexRows, LockWait, Modify, OnInvisibleDuplicate, PointTable, RowKeys,
+    BulkInsert, CoveredColumns, Covering, Effect, EntryWatch, IndexRows, LockWait, Modify, OnInvisibleDuplicate, PointTable, RowKeys,
     RowRules, RowView, Statement,
 };
 pub use store::{ColumnStatistics, TableStatistics};

@@ -231,7 +231,11 @@ fn settle(
             key.index.retire(bytes, row, CommitTs::ZERO)?;
         }
     }
-    Ok(needed.former.is_empty())
+    let is_settled = needed.former.is_empty();
+    if let Some(moved) = key.moved_rows().filter(|_| is_settled) {
+        moved.settle(row);
+    }
+    Ok(is_settled)
 }
 
 /// The keys that a row has, or had at a moment that may be asked for.
