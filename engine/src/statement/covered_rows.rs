@@ -1,27 +1,27 @@
 //! Rows by the entries of an index alone: their values come from the entries' key bytes, and no
 //! column is read.
 //!
-//! Of each row two questions are open, which have nothing to do with each other.
+//! A reader must know two facts of each row, which are independent of each other.
 //!
-//! *Is it visible?* An entry knows no versions. The row's existence is read as ever, but without
-//! columns: the chain's newest visible record and the base's times. That is exact at any snapshot,
-//! of the past or with changes of the reader's own transaction. Where a range is quiet at the
-//! snapshot all of its rows are visible, and not even that is read
+//! *The row is visible.* An entry knows no versions. The row's existence is read like that of any
+//! row, but without columns: the chain's newest visible record and the base's times. This is exact
+//! at any snapshot, in the past too, and with changes of the reader's own transaction. In a range
+//! that is quiet at the snapshot every row is visible
 //! ([`StoredRange::quiet_slots`](crate::store::StoredRange::quiet_slots)).
 //!
-//! *Does its visible version have the entry's key?* It does if the entry is the only one that the
-//! row has: an update that changes a key column adds an entry, and the one before it stays until no
+//! *The visible version has the entry's key.* It does if the entry is the only one that the row
+//! has. An update that changes a key column adds an entry, and the entry before it stays until no
 //! moment needs it. The index marks such rows (`store::moved_rows`). Why an unmarked row has the
 //! key:
 //! * The entry that was read comes from the row's insertion, a build, or an update. An update marks
-//!   the row before it enters the key, so the reader, who looks at the marks after the entries,
-//!   finds the mark, whether the update is open, committed, or rolled back meanwhile.
-//! * If the visible version had another key, an update had given it that key and had marked the row
-//!   before it committed, thus before the snapshot was taken (or earlier in the reader's own
-//!   transaction).
-//! * A sweep removes a mark when one entry is left, which is right at every moment that may be
-//!   asked for. A reader whose entries are older than that finds that marks were removed
-//!   ([`EntryWatch`]), and takes nothing from them.
+//!   the row before it enters the key. The reader looks at the marks after the entries, so it finds
+//!   the mark, whether the update is open, committed, or has been rolled back since.
+//! * If the visible version had another key, an update would have given it that key. The update
+//!   would have marked the row before its commit, which is before the reader's snapshot, or earlier
+//!   in the reader's own transaction.
+//! * A sweep removes a mark when one entry is left, which is right at every moment that may be asked
+//!   for. A reader whose entries may be older finds that marks were removed ([`EntryWatch`]) and
+//!   takes no value from them.
 //!
 //! So the order is: watch, read entries, look at the marks. Updates of other columns, merges and
 //! deletes mark nothing. Rows that are marked are fetched, and their filters applied, as without
@@ -52,8 +52,8 @@ pub struct CoveredColumns {
     places: Vec<Option<usize>>,
 }
 
-/// A moment before entries of an index are read. What is read of the index after it may be used
-/// until the index forgets which rows had several entries.
+/// A moment before entries of an index are read. The entries read after it give values until a
+/// sweep removes marks.
 pub struct EntryWatch {
     index: Arc<StoredIndex>,
     since: Settled,
@@ -61,7 +61,9 @@ pub struct EntryWatch {
 
 /// Reads rows by the entries that were read under a watch.
 pub struct Covering<'a> {
+    /// where the entries have the values
     pub columns: &'a CoveredColumns,
+    /// over the index of the entries
     pub watch: &'a EntryWatch,
 }
 
@@ -111,6 +113,11 @@ impl EntryWatch {
         self.since = settled(&self.index);
     }
 
+    fn is_certain(&self, row: RowId) -> bool {
+        let moved = self.index.moved_rows();
+        moved.is_some_and(|moved| moved.is_unmoved(self.since, row))
+    }
+
     /// For each of `rows` whether its entry is the only one that it has.
     fn certain(&self, rows: &[RowId]) -> Vec<bool> {
         match self.index.moved_rows() {
@@ -121,7 +128,9 @@ impl EntryWatch {
 }
 
 fn settled(index: &StoredIndex) -> Settled {
-    index.moved_rows().map_or_else(Settled::default, |moved| moved.settled())
+    index
+        .moved_rows()
+        .map_or_else(Settled::default, |moved| moved.settled())
 }
 
 impl Covering<'_> {
@@ -174,19 +183,18 @@ impl RowView {
         Ok((ids, batch, fetched))
     }
 
-    /// Reads one row by its `entry`, if it is certain, into `values`; else by the row. `covering`
-    /// None: no entry has the columns. `fetched` counts rows that were fetched.
-    pub fn read_covered(
+    /// Reads one row by its entry: `values` become those of the columns; whether the row is visible.
+    /// None: the entry may say something else than the row, which must be read.
+    pub fn read_entry(
         &self,
-        (row, key): (RowId, Option<&KeyBytes>),
+        row: RowId,
+        key: &KeyBytes,
         covering: &Covering<'_>,
         values: &mut [Value],
     ) -> Result<Option<bool>> {
-        let is_certain = || covering.watch.certain(&[row]) == [true];
-        match key.filter(|_| is_certain()) {
-            Some(key) if covering.decode(key, values) => self.read(row, &[], &mut []).map(Some),
-            _ => Ok(None),
-        }
+        let is_certain = covering.watch.is_certain(row) && covering.decode(key, values);
+        let visible = is_certain.then(|| self.read(row, &[], &mut []));
+        visible.transpose()
     }
 
     /// The visible ones of ascending `rows`.

@@ -17,7 +17,7 @@ mod write;
 mod write_target;
 
 pub use bulk::BulkInsert;
-pub use covered_rows::{Covering, CoveredColumns, EntryWatch};
+pub use covered_rows::{CoveredColumns, Covering, EntryWatch};
 pub use foreign_keys::RowRules;
 pub use index_rows::{IndexRows, RowKeys, RowView};
 pub use point_table::{Effect, Modify, PointTable};

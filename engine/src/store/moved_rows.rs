@@ -110,16 +110,23 @@ impl MovedRows {
     /// only one.
     pub fn unmoved(&self, since: Settled, rows: &[RowId]) -> Vec<bool> {
         let blocks = self.blocks.read();
-        let is_unmoved = |row: &RowId| {
-            let (at, word, bit) = place(*row);
-            let block = blocks.get(at).and_then(Option::as_ref);
-            block.is_none_or(|block| block[word].load(Ordering::Acquire) & bit == 0)
-        };
-        let mut unmoved: Vec<bool> = rows.iter().map(is_unmoved).collect();
-        if self.settled() != since || self.all.load(Ordering::Acquire) {
+        let unmarked = rows.iter().map(|row| !is_marked(&blocks, *row));
+        let mut unmoved: Vec<bool> = unmarked.collect();
+        if !self.is_told_since(since) {
             unmoved.fill(false);
         }
         unmoved
+    }
+
+    /// The same of one row.
+    pub fn is_unmoved(&self, since: Settled, row: RowId) -> bool {
+        !is_marked(&self.blocks.read(), row) && self.is_told_since(since)
+    }
+
+    /// Whether marks that were there at `since` or later are there still. To be asked after the
+    /// marks.
+    fn is_told_since(&self, since: Settled) -> bool {
+        self.settled() == since && !self.all.load(Ordering::Acquire)
     }
 
     fn count(&self, bytes: usize) {
@@ -133,6 +140,12 @@ impl Drop for MovedRows {
         let bytes = self.counted.load(Ordering::Relaxed);
         self.memory.fetch_sub(bytes, Ordering::Relaxed);
     }
+}
+
+fn is_marked(blocks: &[Option<Box<Block>>], row: RowId) -> bool {
+    let (at, word, bit) = place(row);
+    let block = blocks.get(at).and_then(Option::as_ref);
+    block.is_some_and(|block| block[word].load(Ordering::Acquire) & bit != 0)
 }
 
 /// The block of a row, the word within it and the bit within that.

@@ -19,6 +19,9 @@
 //! versions that may still be asked for. It goes over an index when an eighth of the entries may
 //! go, so a hot column keeps its index within 9/8 of what is needed.
 //!
+//! An update also marks its row before it enters the key: readers take values from the entries of
+//! unmarked rows ([`super::moved_rows`], `statement::covered_rows`).
+//!
 //! Uniqueness is checked at the end of the statement, or before the commit is logged if the
 //! constraint is deferred. NULLs are different keys unless the definition says NULLS NOT DISTINCT.
 //!

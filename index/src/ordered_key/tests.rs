@@ -2,8 +2,8 @@
 
 use super::*;
 use std::cmp::Ordering;
-use strandline_base::{Interval, SqlType};
 use strandline_base::rng::Rng;
+use strandline_base::{Interval, SqlType};
 
 const ORDERS: [PartOrder; 4] = [
     order(false, false),
@@ -442,7 +442,10 @@ fn a_damaged_or_cut_key_gives_nothing() {
     assert_eq!(out, [Value::from("a\0b\u{1}"), Value::Integer(-7)]);
     for len in 0..key.as_slice().len() {
         let part = KeyBytes::encoded(&key.as_slice()[..len]);
-        assert!(!keys.decode(&part, &types, &places, &mut out), "{len} bytes");
+        assert!(
+            !keys.decode(&part, &types, &places, &mut out),
+            "{len} bytes"
+        );
     }
     // The first part is whole.
     let first = KeyBytes::encoded(&key.as_slice()[..key.as_slice().len() - 1]);
