@@ -178,7 +178,7 @@ fn the_past_and_a_database_that_is_opened_again_fetch_changed_rows() {
         }
     }
     // Once the past is not kept any more the entries are certain.
-    world.clock.advance(100 * SECOND);
+    world.clock.advance(200 * SECOND);
     world.db.checkpoint(true).expect("sweep");
     assert_eq!(now(&world, "swept"), (all - 1, 0));
 }

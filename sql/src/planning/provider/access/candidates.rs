@@ -285,7 +285,7 @@ impl Candidates {
         self.rows.reserve_exact(entries.len());
         for (row, key) in entries {
             match keys.last_mut().filter(|_| self.rows.last() == Some(&row)) {
-                Some(known) if *known == Some(key) => {}
+                Some(known) if known.as_ref() == Some(&key) => {}
                 Some(known) => *known = None,
                 None => {
                     self.rows.push(row);

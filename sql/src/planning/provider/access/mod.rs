@@ -40,7 +40,7 @@ mod ranges;
 mod terms;
 mod walks;
 
-pub use candidates::{Candidates, CoveredEntries};
+pub use candidates::Candidates;
 pub use walks::{OrderedTerm, Walk};
 
 use condition::Conjunction;
