@@ -10,7 +10,7 @@ use strandline_base::rng::Rng;
 use strandline_device::MemoryDevice;
 
 const ROWS: u64 = 600;
-const READS: usize = 60;
+const READS: usize = 25;
 
 fn rows(connection: &mut Connection, sql: &str) -> Vec<String> {
     let result = connection.query(sql, ());
@@ -67,7 +67,7 @@ fn rows_are_fetched_after_an_update_of_a_key_column_only() {
     let values = "SELECT a, s, n FROM t WHERE a BETWEEN 7 AND 8";
     let first = "SELECT a, s FROM t ORDER BY a, s DESC NULLS LAST LIMIT 5";
     let ends = "SELECT min(a), max(a) FROM t";
-    let mut fetched = |c: &mut Connection, context: &str, wanted: [usize; 4]| {
+    let fetched = |c: &mut Connection, context: &str, wanted: [usize; 4]| {
         for (sql, wanted) in [count, values, first, ends].into_iter().zip(wanted) {
             let (fetched, is_index_only) = analyzed(c, sql, "rows_fetched");
             assert!(is_index_only, "{context}: {sql}");
@@ -85,7 +85,8 @@ fn rows_are_fetched_after_an_update_of_a_key_column_only() {
     run(&mut c, "UPDATE t SET n = n + 1 WHERE id = 47");
     fetched(&mut c, "one row", [1, 1, 0, 0]);
     run(&mut c, "BEGIN; UPDATE t SET a = -3 WHERE id = 87");
-    fetched(&mut c, "in the transaction", [1, 1, 1, 1]);
+    // The old entry of the row that has left the key leads to it.
+    fetched(&mut c, "in the transaction", [2, 2, 1, 1]);
     run(&mut c, "COMMIT");
     database.merge_all().expect("merged");
     drop(c);
@@ -93,7 +94,7 @@ fn rows_are_fetched_after_an_update_of_a_key_column_only() {
     let database = Database::on_device(device).build().expect("open");
     let mut c = database.connect();
     c.use_row_executor(false);
-    fetched(&mut c, "opened again", [1, 1, 1, 1]);
+    fetched(&mut c, "opened again", [2, 2, 1, 1]);
     let whole = "SELECT a, other FROM t WHERE a = 9";
     assert!(
         !analyzed(&mut c, whole, "rows_fetched").1,
@@ -172,6 +173,10 @@ fn entries_say_what_rows_say_while_others_write() {
     let number = |text: &str| text.parse::<u64>().expect("a seed");
     for seed in number(first)..=number(last) {
         let (database, mut reader) = table(&Arc::new(MemoryDevice::new()));
+        if seed % 2 == 0 {
+            // Sweeps take out whatever no snapshot needs.
+            run(&mut reader, "ALTER TABLE t SET (history = 'none')");
+        }
         let is_done = AtomicBool::new(false);
         let going = || !is_done.load(Ordering::Relaxed);
         std::thread::scope(|scope| {
