@@ -463,6 +463,8 @@ impl Run {
             let mut found = rows(&result);
             if is_covered {
                 found.sort();
+            }
+            if is_covered && (indexes, scans) == ("on", "off") {
                 let plan = connection.query(&format!("EXPLAIN {sql}"), ());
                 let plan = rows(&plan.expect("a plan")).join("");
                 self.index_only += usize::from(plan.contains("IndexOnlyScan"));
