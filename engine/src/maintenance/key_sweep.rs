@@ -38,8 +38,8 @@
 //! before the last sweep can be read.
 //!
 //! Lock order: `done` → (one after the other) the index's locks, `left`, [`RowKeys`]. Below that of
-//! [`RowKeys`] are those of point reads. Writers come to `left` and to [`RowKeys`] with their
-//! transaction's `state` locked.
+//! [`RowKeys`] are those of point reads and of marks (`store::moved_rows`). Writers come to `left`
+//! and to [`RowKeys`] with their transaction's `state` locked.
 //!
 //! [`RowKeys`]: strandline_index::RowKeys
 

@@ -104,8 +104,12 @@ fn a_transaction_sees_its_own_changes_and_others_do_not() {
     };
     let t = table(&world.db);
     change(&|s| set(s, 5, 1, Value::BigInt(500)));
-    change(&|s| drop(s.point_delete(&t, 0, &[Value::BigInt(6)]).expect("delete")));
-    change(&|s| drop(s.point_insert(&t, &row(1000, 6, "own")).expect("insert")));
+    change(&|s| {
+        s.point_delete(&t, 0, &[Value::BigInt(6)]).expect("delete");
+    });
+    change(&|s| {
+        s.point_insert(&t, &row(1000, 6, "own")).expect("insert");
+    });
     let own = txn.begin_statement().expect("statement");
     assert_eq!(read(&own, "own"), (all, 1));
     assert_eq!(now(&world, "beside it"), (all, 1));
