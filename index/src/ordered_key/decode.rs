@@ -1,8 +1,8 @@
 //! Values from the bytes of a key: the inverse of [`OrderedKeys::encode`].
 //!
-//! Only bytes that tell equal values apart as far as SQL shows them give their value back. Of an
-//! interval the bytes keep the length, of a floating-point number one form of zero and NaN, so these
-//! types are skipped. All others are lossless: `char(n)` arrives with its blanks, and a numeric's
+//! Values come back only from types whose bytes are exact. The bytes of an interval keep its length
+//! only, those of a floating-point number one form of zero and NaN, so these types are skipped. All
+//! others are exact: `char(n)` arrives with its blanks, and a numeric's
 //! scale is its column's.
 //!
 //! A cut key has no values.
@@ -67,7 +67,8 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// The part's value, and NULL for one that is not wanted; None: the bytes are none of this type.
+    /// The part's value, perhaps NULL for one that is not wanted; None: the bytes are none of this
+    /// type.
     fn value(&mut self, sql_type: SqlType, is_wanted: bool) -> Option<Value> {
         let (marker, rest) = self.bytes.split_first()?;
         self.bytes = rest;

@@ -367,7 +367,7 @@ fn walk_over(
         usize::MAX => ROWS_MAX,
         most => ROWS_MAX + most * ENTRIES_PER_ROW,
     };
-    let (mut chunk, mut key) = (Vec::new(), Vec::with_capacity(path.key_places.len()));
+    let mut chunk = Vec::new();
     let mut may_be_more = true;
     while rows.count < most && may_be_more {
         if left == 0 {
@@ -387,19 +387,12 @@ fn walk_over(
             }
             let by_entry = covering.as_ref();
             let by_entry = by_entry.map(|covering| rows.read_entry(*row, bytes, covering));
-            if let Some(is_found) = by_entry.transpose()?.flatten() {
-                if is_found {
-                    rows.keep();
-                }
-                continue;
-            }
-            if !rows.read(*row)? {
-                continue;
-            }
-            key.clear();
-            key.extend(path.key_places.iter().map(|at| rows.values[*at].clone()));
-            // The row has an entry for each key that it had.
-            if path.keys.encode(&key) == *bytes {
+            let is_found = match by_entry.transpose()?.flatten() {
+                Some(is_found) => is_found,
+                // The row has an entry for each key that it had.
+                None => rows.read(*row)? && rows.has_key(path, bytes),
+            };
+            if is_found {
                 rows.keep();
             }
         }
@@ -444,6 +437,13 @@ impl<'a> Rows<'a> {
     ) -> Result<Option<bool>> {
         let is_visible = self.view.read_entry(row, key, covering, &mut self.values)?;
         Ok(is_visible.map(|is_visible| is_visible && self.sets.hold(&self.values)))
+    }
+
+    /// Whether the row that was read last has this key.
+    fn has_key(&self, path: &IndexPath, bytes: &KeyBytes) -> bool {
+        let places = path.key_places.iter();
+        let key: Vec<Value> = places.map(|at| self.values[*at].clone()).collect();
+        path.keys.encode(&key) == *bytes
     }
 
     /// Keeps the row that was read last.

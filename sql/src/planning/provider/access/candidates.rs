@@ -24,8 +24,8 @@ const ESTIMATE_FACTOR: usize = 2;
 /// A second index is walked over so many times as many entries as there are candidates: to read an
 /// entry costs a fraction of what it costs to fetch a row.
 const ENTRIES_PER_CANDIDATE: usize = 8;
-/// To take a row's values from its entry costs a fraction of what it costs to fetch the row: so many
-/// are worth one that is fetched.
+/// To take a row's values from its entry costs a fraction of what it costs to fetch the row: so
+/// many are worth one that is fetched.
 const COVERED_PER_FETCH: usize = 2;
 
 /// Rows that have all that a scan looks for, and perhaps others.
@@ -127,8 +127,8 @@ impl Access {
         CoveredColumns::of(&self.table, index, &self.read).is_some()
     }
 
-    /// The usable indexes whose first part is restricted, those first of which more parts are; among
-    /// equals those that cover what the scan reads, if it `is_whole`.
+    /// The usable indexes whose first part is restricted, those first of which more parts are;
+    /// among equals those that cover what the scan reads, if it `is_whole`.
     fn by_parts_restricted(
         &self,
         condition: &Conjunction,

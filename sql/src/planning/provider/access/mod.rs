@@ -27,8 +27,8 @@
 //! parts.
 //!
 //! An index is used if it has at most one entry for each `ROWS_SCANNED_PER_FETCH` rows of the
-//! table, or twice as many if it covers what is read. A walk ends there, which makes the count exact, and is not begun if the index estimates
-//! many more. Candidates of several indexes are united for OR and intersected for AND. They are
+//! table, or twice as many if it covers what is read. A walk ends there, which makes the count
+//! exact, and is not begun if the index estimates many more. Candidates of several indexes are united for OR and intersected for AND. They are
 //! gathered while the statement is planned, when its values are known, and once more when a scan is
 //! first asked for rows and a join has told which keys its smaller side has.
 
@@ -104,8 +104,9 @@ pub struct Access {
 }
 
 impl Access {
-    /// For a scan of `table`, which has about `rows` rows, with `filters` and for the columns `read`,
-    /// at the statement's moment or `as_of`; None: no index can serve it, now or when the conditions of joins are known.
+    /// For a scan of `table`, which has about `rows` rows, with `filters` and for the columns
+    /// `read`, at the statement's moment or `as_of`; None: no index can serve it, now or when the
+    /// conditions of joins are known.
     pub fn new(
         table: &Arc<TableDef>,
         statement: &Arc<Statement>,

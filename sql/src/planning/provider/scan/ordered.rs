@@ -1,9 +1,8 @@
 //! The first rows of a scan in the order of an index.
 //!
-//! Entries are read in chunks, and their rows are fetched, or taken from entries that are certain. A
-//! row has an entry for each key that it had, so it is kept only if its visible version has the
-//! entry's key. Cut keys have no order among
-//! themselves.
+//! Entries are read in chunks, and their rows are fetched, or taken from entries that are certain.
+//! A row has an entry for each key that it had, so it is kept only if its visible version has the
+//! entry's key. Cut keys have no order among themselves.
 //!
 //! A walk gives up at a cut key, or after so many entries that a scan would have cost less. The
 //! node above ([`crate::planning::planner`]) then drops the rows so far and runs another plan.
