@@ -20,8 +20,8 @@
 //!   would have marked the row before its commit, which is before the reader's snapshot, or earlier
 //!   in the reader's own transaction.
 //! * A sweep removes a mark when one entry is left, which is right at every moment that may be
-//!   asked for. A reader whose entries may be older finds that marks were removed ([`EntryWatch`]) and
-//!   takes no value from them.
+//!   asked for. A reader whose entries may be older finds that marks were removed ([`EntryWatch`])
+//!   and takes no value from them.
 //!
 //! So the order is: watch, read entries, look at the marks. Updates of other columns, merges and
 //! deletes mark nothing. Rows that are marked are fetched, and their filters applied, as without
@@ -183,8 +183,8 @@ impl RowView {
         Ok((ids, batch, fetched))
     }
 
-    /// Reads one row by its entry: `values` become those of the columns. Whether the row is visible;
-    /// None: the entry may have other values than the row, which must be read.
+    /// Reads one row by its entry: `values` become those of the columns. Whether the row is
+    /// visible; None: the entry may have other values than the row, which must be read.
     pub fn read_entry(
         &self,
         row: RowId,

@@ -14,8 +14,8 @@
 //! 4. An index that is no longer maintained has all rows marked.
 //!
 //! A reader loads `settled`, reads entries, reads the rows' marks and loads `settled` again. If
-//! both are equal, no mark was removed in between. So an unmarked row was unmarked all that time (or was
-//! settled before, and its other entries with it), and its entry is the only one.
+//! both are equal, no mark was removed in between. So an unmarked row was unmarked all that time
+//! (or was settled before, and its other entries with it), and its entry is the only one.
 //!
 //! Memory: a bit for each row in blocks of 4,096 rows that have a marked one. It counts as indexes'
 //! memory.

@@ -28,9 +28,10 @@
 //!
 //! An index is used if it has at most one entry for each `ROWS_SCANNED_PER_FETCH` rows of the
 //! table, or twice as many if it covers what is read. A walk ends there, which makes the count
-//! exact, and is not begun if the index estimates many more. Candidates of several indexes are united for OR and intersected for AND. They are
-//! gathered while the statement is planned, when its values are known, and once more when a scan is
-//! first asked for rows and a join has told which keys its smaller side has.
+//! exact, and is not begun if the index estimates many more. Candidates of several indexes are
+//! united for OR and intersected for AND. They are gathered while the statement is planned, when
+//! its values are known, and once more when a scan is first asked for rows and a join has told
+//! which keys its smaller side has.
 
 mod candidates;
 mod condition;
