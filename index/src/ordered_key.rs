@@ -28,6 +28,8 @@
 //!    in any order, and different keys may have the same bytes. A cut key and an uncut one are in
 //!    order, because the shorter one does not begin the longer one (2).
 
+mod decode;
+
 use crate::access_method::{KeyBytes, KeyRange};
 use crate::key_hash::{canonical_bits, hash_bytes, interval_nanos};
 use std::ops::Bound;

@@ -294,6 +294,10 @@ struct Run {
     terms: Vec<Column>,
     /// of partial indexes
     predicates: Vec<String>,
+    /// per index the columns that it is over
+    indexed: Vec<Vec<Column>>,
+    /// plans that read entries only
+    index_only: usize,
     moments: Vec<String>,
     next_id: u64,
 }
@@ -325,6 +329,8 @@ impl Run {
             columns,
             terms,
             predicates: Vec::new(),
+            indexed: Vec::new(),
+            index_only: 0,
             moments: Vec::new(),
             next_id: 0,
         };
@@ -365,6 +371,25 @@ impl Run {
             self.predicates.push(predicate);
         }
         self.execute(&format!("CREATE INDEX x{number} ON x ({parts}){filter}"));
+        let columns = self.columns.iter().filter(|c| names.contains(&c.0));
+        let columns: Vec<Column> = columns.copied().collect();
+        if !columns.is_empty() {
+            self.indexed.push(columns);
+        }
+    }
+
+    /// A query of nothing but columns of an index, in no order.
+    fn covered_query(&mut self, past: &str) -> String {
+        let at = self.rng.below(self.indexed.len() as u64) as usize;
+        let columns = self.indexed[at].clone();
+        let names: Vec<&str> = columns.iter().map(|column| column.0).collect();
+        let filter = condition(&mut self.rng, &columns, 1);
+        let list = match self.rng.below(3) {
+            0 => format!("count(*), count({})", names[0]),
+            1 => names[0].to_string(),
+            _ => names.join(", "),
+        };
+        format!("SELECT {list} FROM x{past} WHERE {filter}")
     }
 
     fn execute(&mut self, sql: &str) {
@@ -418,7 +443,9 @@ impl Run {
             }
             _ => String::new(),
         };
+        let is_covered = !self.indexed.is_empty() && self.rng.one_in(3);
         let sql = match past.is_empty() && self.rng.below(3) == 0 {
+            _ if is_covered => self.covered_query(&past),
             true => short_query(&mut self.rng, &self.columns),
             false => query(&mut self.rng, &self.terms, &self.predicates, &past),
         };
@@ -432,7 +459,17 @@ impl Run {
             let set = format!("SET enable_indexscan = {indexes}; SET enable_seqscan = {scans}");
             connection.execute_script(&set).expect("settings");
             let result = connection.query(&sql, ());
-            rows(&result.unwrap_or_else(|e| panic!("seed {seed}: {sql}: {e}")))
+            let result = result.unwrap_or_else(|e| panic!("seed {seed}: {sql}: {e}"));
+            let mut found = rows(&result);
+            if is_covered {
+                found.sort();
+            }
+            if is_covered && (indexes, scans) == ("on", "off") {
+                let plan = connection.query(&format!("EXPLAIN {sql}"), ());
+                let plan = rows(&plan.expect("a plan")).join("");
+                self.index_only += usize::from(plan.contains("IndexOnlyScan"));
+            }
+            found
         };
         let wanted = answer("off", "on");
         assert_eq!(answer("on", "off"), wanted, "seed {seed}, by index: {sql}");
@@ -533,5 +570,9 @@ fn indexes_find_what_scans_find() {
         for _ in 0..STEPS {
             run.step();
         }
+        assert!(
+            run.index_only > 0,
+            "seed {seed}: no plan reads entries only"
+        );
     }
 }

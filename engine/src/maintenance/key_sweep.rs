@@ -38,8 +38,8 @@
 //! before the last sweep can be read.
 //!
 //! Lock order: `done` → (one after the other) the index's locks, `left`, [`RowKeys`]. Below that of
-//! [`RowKeys`] are those of point reads. Writers come to `left` and to [`RowKeys`] with their
-//! transaction's `state` locked.
+//! [`RowKeys`] are those of point reads and of marks (`store::moved_rows`). Writers come to `left`
+//! and to [`RowKeys`] with their transaction's `state` locked.
 //!
 //! [`RowKeys`]: strandline_index::RowKeys
 
@@ -231,7 +231,11 @@ fn settle(
             key.index.retire(bytes, row, CommitTs::ZERO)?;
         }
     }
-    Ok(needed.former.is_empty())
+    let is_settled = needed.former.is_empty();
+    if let Some(moved) = key.moved_rows().filter(|_| is_settled) {
+        moved.settle(row);
+    }
+    Ok(is_settled)
 }
 
 /// The keys that a row has, or had at a moment that may be asked for.

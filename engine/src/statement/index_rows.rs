@@ -7,6 +7,8 @@
 //! * In the index's order: fetch chunk by chunk with the key's columns, and keep a row only if the
 //!   key of its visible version, encoded, is the entry's.
 //!
+//! [`super::covered_rows`] takes values from entries where these are certain.
+//!
 //! A transaction's own uncommitted rows have entries as well. Cursors hold no lock between chunks:
 //! every entry that was there when the cursor was made and has stayed is given once.
 
@@ -48,7 +50,7 @@ pub struct RowKeys {
 /// A table as one reader sees it, for reading rows by their ids. Nothing that it sees is dropped
 /// while it lives.
 pub struct RowView {
-    table: Arc<TableDef>,
+    pub(super) table: Arc<TableDef>,
     pub(super) store: Arc<Store>,
     pub(super) visibility: Visibility,
     _snapshot: SnapshotGuard,
@@ -229,65 +231,86 @@ impl RowView {
     /// Reads columns of the visible rows among `rows`. Returns their ids in the order given, and a
     /// batch with one row for each. Rows in ascending order are read block by block.
     pub fn fetch(&self, rows: &[RowId], columns: &[ColumnId]) -> Result<(Vec<RowId>, RecordBatch)> {
-        let mut fields = Vec::with_capacity(columns.len());
-        let mut types = Vec::with_capacity(columns.len());
-        for &id in columns {
-            let c = column_of(&self.table, id)?;
-            fields.push(Field::new(&c.name, arrow_type(c.sql_type), !c.not_null));
-            types.push(c.sql_type);
-        }
-        let mut fetch = Fetch {
-            view: self,
-            columns: columns.into(),
-            types,
-            schema: Arc::new(Schema::new(fields)),
-            ids: Vec::with_capacity(rows.len()),
-            cells: vec![Vec::new(); columns.len()],
-            batches: Vec::new(),
-        };
-        let mut range: Option<(RangeNo, RangeSnapshot)> = None;
-        let block = |row: &RowId| (row.range(), row.slot() / BLOCK_ROWS);
-        for rows in rows.chunk_by(|a, b| block(a) == block(b)) {
-            if rows.len() < BLOCK_ROWS_MIN {
-                fetch.read_each(rows)?;
-                continue;
-            }
-            let no = rows[0].range();
-            if range.as_ref().is_none_or(|(known, _)| *known != no) {
-                range = fetch.snapshot(no)?.map(|snapshot| (no, snapshot));
-            }
-            match &range {
-                Some((_, snapshot)) => fetch.read_block(snapshot, rows)?,
-                None => fetch.read_each(rows)?,
-            }
-        }
+        let mut fetch = Fetch::new(self, columns)?;
+        fetch.read(rows)?;
         fetch.finish()
     }
 }
 
 /// Rows on the way into one batch.
-struct Fetch<'a> {
+pub(super) struct Fetch<'a> {
     view: &'a RowView,
     columns: Arc<[ColumnId]>,
     types: Vec<SqlType>,
     schema: SchemaRef,
-    ids: Vec<RowId>,
+    pub(super) ids: Vec<RowId>,
     /// values of rows read one by one since the last of `batches`
     cells: Vec<Vec<Value>>,
     batches: Vec<RecordBatch>,
+    /// the range that a block was last read of
+    range: Option<(RangeNo, RangeSnapshot)>,
 }
 
-impl Fetch<'_> {
+impl<'a> Fetch<'a> {
+    pub(super) fn new(view: &'a RowView, columns: &[ColumnId]) -> Result<Self> {
+        let mut fields = Vec::with_capacity(columns.len());
+        let mut types = Vec::with_capacity(columns.len());
+        for &id in columns {
+            let c = column_of(&view.table, id)?;
+            fields.push(Field::new(&c.name, arrow_type(c.sql_type), !c.not_null));
+            types.push(c.sql_type);
+        }
+        Ok(Self {
+            view,
+            columns: columns.into(),
+            types,
+            schema: Arc::new(Schema::new(fields)),
+            ids: Vec::new(),
+            cells: vec![Vec::new(); columns.len()],
+            batches: Vec::new(),
+            range: None,
+        })
+    }
+
+    /// Reads the visible ones of `rows`.
+    pub(super) fn read(&mut self, rows: &[RowId]) -> Result<()> {
+        self.ids.reserve(rows.len());
+        let block = |row: &RowId| (row.range(), row.slot() / BLOCK_ROWS);
+        for rows in rows.chunk_by(|a, b| block(a) == block(b)) {
+            if rows.len() < BLOCK_ROWS_MIN {
+                self.read_each(rows)?;
+                continue;
+            }
+            let no = rows[0].range();
+            let known = self.range.take_if(|(known, _)| *known == no);
+            let range = match known {
+                Some(known) => Some(known),
+                None => self.snapshot(no)?.map(|snapshot| (no, snapshot)),
+            };
+            match &range {
+                Some((_, snapshot)) => self.read_block(snapshot, rows)?,
+                None => self.read_each(rows)?,
+            }
+            self.range = range;
+        }
+        Ok(())
+    }
+
+    /// Adds a visible row, whose `values` are those of the columns; takes them.
+    pub(super) fn push_row(&mut self, row: RowId, values: &mut [Value]) {
+        self.ids.push(row);
+        for (cells, value) in self.cells.iter_mut().zip(values) {
+            cells.push(std::mem::replace(value, Value::Null));
+        }
+    }
+
     fn read_each(&mut self, rows: &[RowId]) -> Result<()> {
         let view = self.view;
         let mut values = vec![Value::Null; self.columns.len()];
         let stored = view.store.rows();
         for &row in rows {
             if stored.read(row, &view.visibility, &self.columns, &mut values)? {
-                self.ids.push(row);
-                for (cells, value) in self.cells.iter_mut().zip(&mut values) {
-                    cells.push(std::mem::replace(value, Value::Null));
-                }
+                self.push_row(row, &mut values);
             }
         }
         Ok(())
@@ -331,12 +354,12 @@ impl Fetch<'_> {
                 .map_err(|e| Error::internal(format!("taking rows of a block: {e}")))?;
             arrays.push(taken);
         }
-        self.push(arrays, found.len())?;
+        self.push_batch(arrays, found.len())?;
         self.ids.extend(found);
         Ok(())
     }
 
-    fn push(&mut self, arrays: Vec<ArrayRef>, rows: usize) -> Result<()> {
+    fn push_batch(&mut self, arrays: Vec<ArrayRef>, rows: usize) -> Result<()> {
         let batch = record_batch(self.schema.clone(), arrays, rows)?;
         self.batches.push(batch);
         Ok(())
@@ -354,10 +377,10 @@ impl Fetch<'_> {
             arrays.push(array_of(*sql_type, cells)?);
             cells.clear();
         }
-        self.push(arrays, rows)
+        self.push_batch(arrays, rows)
     }
 
-    fn finish(mut self) -> Result<(Vec<RowId>, RecordBatch)> {
+    pub(super) fn finish(mut self) -> Result<(Vec<RowId>, RecordBatch)> {
         self.flush()?;
         let batch = match self.batches.as_slice() {
             [] => RecordBatch::new_empty(self.schema.clone()),

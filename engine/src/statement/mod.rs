@@ -5,6 +5,7 @@
 //! snapshot. Under snapshot isolation the same error goes to the user.
 
 mod bulk;
+mod covered_rows;
 pub(crate) mod foreign_keys;
 mod index_rows;
 mod keys;
@@ -16,6 +17,7 @@ mod write;
 mod write_target;
 
 pub use bulk::BulkInsert;
+pub use covered_rows::{CoveredColumns, Covering, EntryWatch};
 pub use foreign_keys::RowRules;
 pub use index_rows::{IndexRows, RowKeys, RowView};
 pub use point_table::{Effect, Modify, PointTable};

@@ -211,6 +211,7 @@ fn index_former_keys(
     let bounds = VersionBounds::WantedChange;
     for row in store.lineage.rows_with_updates_of(range, &index.columns)? {
         index.note_moved();
+        index.note_moved_row(row);
         let mut newest = None;
         store
             .rows()

@@ -19,6 +19,7 @@ pub(crate) mod key_sweep;
 mod left_rows;
 pub(crate) mod merged_bases;
 pub(crate) mod moved_keys;
+pub(crate) mod moved_rows;
 mod range;
 mod range_reads;
 mod restore;

@@ -36,13 +36,13 @@ impl MovedKeys {
         row: RowId,
         others: &mut Vec<RowId>,
     ) -> Result<()> {
-        let is_new = match &key {
-            Some(key) => {
-                let row_keys = &index.sweep.row_keys;
-                row_keys.enter(|| index.enter(key, row, others))?
+        let is_new = index.sweep.row_keys.enter(|| {
+            index.note_moved_row(row);
+            match &key {
+                Some(key) => index.enter(key, row, others),
+                None => Ok(false),
             }
-            None => false,
-        };
+        })?;
         self.heap += key.as_ref().map_or(0, |key| key.bytes.heap_bytes());
         self.rows.push(Moved {
             bytes: key.map(|key| key.bytes),

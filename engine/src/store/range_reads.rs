@@ -59,6 +59,19 @@ impl Store {
 }
 
 impl StoredRange {
+    /// The slots of the range, if a snapshot at `ts` sees a row in each of them by the base alone:
+    /// no row has been inserted or changed later, none is deleted, and no tail has a record.
+    pub fn quiet_slots(&self, ts: CommitTs) -> Option<usize> {
+        let version = self.range().load();
+        let has_tails = version.tails.iter().any(Option::is_some);
+        match &version.base.body {
+            BaseBody::Chunks(chunks) if !has_tails && chunks.is_quiet_at(ts) => {
+                Some(chunks.rows as usize)
+            }
+            BaseBody::Chunks(_) | BaseBody::Insert(_) => None,
+        }
+    }
+
     /// Whether preparing a read at `ts` stays in memory: the bounds of the `pruning` columns are
     /// there, and the rows' metadata if the read needs them.
     pub fn opens_in_memory(

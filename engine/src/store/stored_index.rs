@@ -19,6 +19,9 @@
 //! versions that may still be asked for. It goes over an index when an eighth of the entries may
 //! go, so a hot column keeps its index within 9/8 of what is needed.
 //!
+//! An update also marks its row before it enters the key: readers take values from the entries of
+//! unmarked rows ([`super::moved_rows`], `statement::covered_rows`).
+//!
 //! Uniqueness is checked at the end of the statement, or before the commit is logged if the
 //! constraint is deferred. NULLs are different keys unless the definition says NULLS NOT DISTINCT.
 //!
@@ -35,6 +38,7 @@
 
 use super::key_of_row::KeyOfRow;
 use super::key_sweep::KeySweep;
+use super::moved_rows::MovedRows;
 use super::{Store, TableStore};
 use crate::catalog::index::{IndexDef, IndexId, IndexPart};
 use crate::catalog::{KeyDef, TableDef};
@@ -81,6 +85,8 @@ struct Secondary {
     keys: OrderedKeys,
     /// None: the values of its columns
     key: Option<KeyOfRow>,
+    /// rows whose entries say nothing certain about them
+    moved_rows: MovedRows,
 }
 
 /// A row's key, encoded for an entry.
@@ -130,6 +136,7 @@ impl StoredIndex {
             id: def.id,
             keys,
             key: KeyOfRow::of(table, def, expressions)?,
+            moved_rows: MovedRows::counted(memory.clone()),
         };
         Ok(Arc::new(Self {
             columns: def.key_columns(),
@@ -161,6 +168,7 @@ impl StoredIndex {
             id: def.id,
             keys: OrderedKeys::new(orders(def)),
             key: None,
+            moved_rows: MovedRows::counted(store.lineage.pool().taken_bytes().clone()),
         };
         Self {
             columns: def.key_columns(),
@@ -317,6 +325,32 @@ impl StoredIndex {
     pub fn note_moved(&self) {
         self.moved.store(true, Ordering::Release);
     }
+
+    /// The index is not maintained from here on.
+    fn note_unmaintained(&self) {
+        self.note_moved();
+        if let Some(moved) = self.moved_rows() {
+            moved.mark_all();
+        }
+    }
+
+    /// This row has changed, or will change, its key; the new key has not been entered yet.
+    /// Constraints note no rows.
+    pub(crate) fn note_moved_row(&self, row: RowId) {
+        if let Some(moved) = self.moved_rows() {
+            moved.mark(row);
+        }
+    }
+
+    /// A secondary index's rows that may have several entries; None: it is a constraint's.
+    pub(crate) fn moved_rows(&self) -> Option<&MovedRows> {
+        Some(&self.as_secondary()?.moved_rows)
+    }
+
+    /// The encoder of a secondary index's keys; None: it is a constraint's.
+    pub(crate) fn ordered_keys(&self) -> Option<&OrderedKeys> {
+        Some(&self.as_secondary()?.keys)
+    }
 }
 
 impl Store {
@@ -365,7 +399,7 @@ impl Store {
             for known in known.iter() {
                 match is_replaced(known) {
                     // Whoever still holds it is not told any more when a key changes.
-                    true => known.note_moved(),
+                    true => known.note_unmaintained(),
                     false => indexes.push(known.clone()),
                 }
             }
@@ -381,7 +415,7 @@ impl Store {
             Some(_) => &self.secondary,
         };
         // As in `put_index`.
-        index.note_moved();
+        index.note_unmaintained();
         place.rcu(|known| {
             let mut indexes = Vec::clone(known);
             indexes.retain(|known| !Arc::ptr_eq(known, index));

@@ -3,6 +3,7 @@
 mod builds;
 #[path = "../common/mod.rs"]
 mod common;
+mod covered;
 mod crash;
 mod definitions;
 mod expressions;

@@ -110,6 +110,66 @@ fn values_of(table: &TableDef, batch: &arrow_array::RecordBatch, row: usize) -> 
     table.columns.iter().enumerate().map(value).collect()
 }
 
+/// Rows by entries alone: reads entries under a watch, then takes what they say of rows.
+pub struct Covered {
+    pub columns: CoveredColumns,
+    watch: EntryWatch,
+    rows: Vec<RowId>,
+    keys: Vec<Option<KeyBytes>>,
+}
+
+impl Covered {
+    /// The entries of a range, for the columns of the key's parts. None: they do not have them.
+    pub fn read(
+        statement: &Statement,
+        (table, def): (&Arc<TableDef>, &IndexDef),
+        range: &KeyRange,
+    ) -> Option<Self> {
+        let columns = def.parts.iter().filter_map(|part| match &part.value {
+            IndexValue::Column(id) => Some(*id),
+            IndexValue::Expression(_) => None,
+        });
+        let columns = CoveredColumns::of(table, def, &columns.collect::<Vec<_>>())?;
+        let watch = statement.watch_entries(table, def.id).expect("a watch");
+        let mut entries = statement
+            .index_cursor(table, def.id, range, Direction::Forward)
+            .expect("a cursor");
+        let mut found = Vec::new();
+        while entries.next_chunk(50, &mut found).expect("a chunk") {}
+        let mut found: Vec<_> = found.into_iter().map(|(key, row)| (row, key)).collect();
+        found.sort_unstable();
+        let mut covered = Self {
+            columns,
+            watch,
+            rows: Vec::new(),
+            keys: Vec::new(),
+        };
+        for own in found.chunk_by(|a, b| a.0 == b.0) {
+            covered.rows.push(own[0].0);
+            covered
+                .keys
+                .push((own.len() == 1).then(|| own[0].1.clone()));
+        }
+        Some(covered)
+    }
+
+    /// Compares what entries say with what the rows say. How many rows there are, and how many of
+    /// them were fetched.
+    pub fn check(&self, view: &RowView, context: &str) -> (usize, usize) {
+        let covering = Covering {
+            columns: &self.columns,
+            watch: &self.watch,
+        };
+        let found = view.fetch_covered(&self.rows, &self.keys, &covering);
+        let (ids, batch, fetched) = found.expect("rows");
+        let expected = view.fetch(&self.rows, self.columns.columns());
+        let (expected_ids, expected) = expected.expect("rows");
+        assert_eq!(ids, expected_ids, "{context}");
+        assert_eq!(batch, expected, "{context}");
+        (ids.len(), fetched)
+    }
+}
+
 /// All columns of the rows that entries within a range lead to, unordered; chunks of `chunk`.
 pub fn candidates(
     statement: &Statement,
@@ -123,6 +183,9 @@ pub fn candidates(
         .expect("a cursor");
     let mut found = Vec::new();
     while rows.next_chunk(chunk, &mut found).expect("a chunk") {}
+    if let Some(covered) = Covered::read(statement, (table, def), range) {
+        covered.check(view, &def.name);
+    }
     let rows: BTreeSet<RowId> = found.into_iter().map(|(_, row)| row).collect();
     let rows: Vec<RowId> = rows.into_iter().collect();
     let columns: Vec<ColumnId> = table.columns.iter().map(|c| c.id).collect();

@@ -2,8 +2,8 @@
 
 use super::*;
 use std::cmp::Ordering;
-use strandline_base::Interval;
 use strandline_base::rng::Rng;
+use strandline_base::{Interval, SqlType};
 
 const ORDERS: [PartOrder; 4] = [
     order(false, false),
@@ -352,4 +352,106 @@ fn long_keys_are_cut_and_ranges_have_them_all() {
         }
         assert!(cut > 3, "{cut} cut");
     }
+}
+
+/// The types of [`columns`], in the same order.
+const TYPES: [SqlType; 15] = [
+    SqlType::Boolean,
+    SqlType::SmallInt,
+    SqlType::Integer,
+    SqlType::BigInt,
+    SqlType::Time,
+    SqlType::Timestamp,
+    SqlType::TimestampTz,
+    SqlType::Date,
+    SqlType::Real,
+    SqlType::Double,
+    SqlType::Numeric {
+        precision: 38,
+        scale: 3,
+    },
+    SqlType::Text,
+    SqlType::Bytea,
+    SqlType::Interval,
+    SqlType::Uuid,
+];
+
+#[test]
+fn a_key_gives_back_the_values_that_it_keeps() {
+    let columns: Vec<_> = TYPES.into_iter().zip(columns()).collect();
+    let mut kept = 0;
+    for seed in 0..2_000 {
+        let mut rng = Rng::new(seed);
+        let parts: Vec<_> = (0..=rng.below(3))
+            .map(|_| pick(&mut rng, &columns))
+            .collect();
+        let types: Vec<SqlType> = parts.iter().map(|(sql_type, _)| *sql_type).collect();
+        let orders: Vec<_> = parts.iter().map(|_| pick(&mut rng, &ORDERS)).collect();
+        let keys = OrderedKeys::new(orders.as_slice());
+        let key: Vec<Value> = parts
+            .iter()
+            .map(|(_, column)| random_value(&mut rng, column))
+            .collect();
+        // Any of the parts, into any places.
+        let mut places: Vec<Option<usize>> = (0..types.len()).map(Some).collect();
+        for at in (1..places.len()).rev() {
+            places.swap(at, rng.below(at as u64 + 1) as usize);
+        }
+        for (place, sql_type) in places.iter_mut().zip(&types) {
+            if !OrderedKeys::keeps(*sql_type) || rng.one_in(4) {
+                *place = None;
+            }
+        }
+        let mut out = vec![Value::Boolean(true); types.len()];
+        let encoded = keys.encode(&key);
+        assert!(
+            keys.decode(&encoded, &types, &places, &mut out),
+            "seed {seed}: {types:?} {key:?}"
+        );
+        for (value, place) in key.iter().zip(&places) {
+            if let Some(place) = place {
+                assert_eq!(&out[*place], value, "seed {seed}: {types:?} {orders:?}");
+                kept += 1;
+            }
+        }
+    }
+    assert!(kept > 1_000, "{kept}");
+}
+
+#[test]
+fn what_equal_keys_do_not_tell_apart_is_not_kept() {
+    let keys = OrderedKeys::new([PartOrder::default()]);
+    for (sql_type, column) in TYPES.into_iter().zip(columns()) {
+        let is_told_apart = column.iter().all(|a| {
+            let mut same = column.iter().filter(|b| {
+                keys.encode(std::slice::from_ref(a)) == keys.encode(std::slice::from_ref(*b))
+            });
+            same.all(|b| format!("{a:?}") == format!("{b:?}"))
+        });
+        assert_eq!(OrderedKeys::keeps(sql_type), is_told_apart, "{sql_type:?}");
+    }
+}
+
+#[test]
+fn a_damaged_or_cut_key_gives_nothing() {
+    let keys = OrderedKeys::new([order(true, false), PartOrder::default()]);
+    let (types, places) = ([SqlType::Text, SqlType::Integer], [Some(0), Some(1)]);
+    let mut out = [Value::Null, Value::Null];
+    let key = keys.encode(&[Value::from("a\0b\u{1}"), Value::Integer(-7)]);
+    assert!(keys.decode(&key, &types, &places, &mut out));
+    assert_eq!(out, [Value::from("a\0b\u{1}"), Value::Integer(-7)]);
+    for len in 0..key.as_slice().len() {
+        let part = KeyBytes::encoded(&key.as_slice()[..len]);
+        assert!(
+            !keys.decode(&part, &types, &places, &mut out),
+            "{len} bytes"
+        );
+    }
+    // The first part is whole.
+    let first = KeyBytes::encoded(&key.as_slice()[..key.as_slice().len() - 1]);
+    assert!(keys.decode(&first, &types, &[Some(0), None], &mut out));
+    let wide = keys.encode(&[Value::from("a"), Value::BigInt(1 << 40)]);
+    assert!(!keys.decode(&wide, &types, &places, &mut out));
+    let long = keys.encode(&[Value::from("x".repeat(2_000)), Value::Integer(1)]);
+    assert!(long.is_cut() && !keys.decode(&long, &types, &[Some(0), None], &mut out));
 }

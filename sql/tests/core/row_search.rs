@@ -232,6 +232,10 @@ fn explain_says_what_the_row_executor_does() {
              limit",
         ),
         (
+            "SELECT b, a FROM t WHERE a = 3 AND b > 5",
+            "RowExecutor: select t, index_only=t_a_b (a = AND b >)",
+        ),
+        (
             "SELECT b FROM t WHERE id IN (1, 2)",
             "RowExecutor: select t, key=t_pkey (id IN (2 values))",
         ),
@@ -260,7 +264,8 @@ fn explain_says_what_the_row_executor_does() {
     let ends = rows(&mut c, "EXPLAIN SELECT min(a), max(a) FROM t");
     assert_eq!(
         ends[0],
-        "RowExecutor: ends t, index=t_a_b, order=forward, limit; index=t_a_b, order=backward, limit"
+        "RowExecutor: ends t, index_only=t_a_b, order=forward, limit; \
+         index_only=t_a_b, order=backward, limit"
     );
 }
 

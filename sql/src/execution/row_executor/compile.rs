@@ -167,7 +167,8 @@ impl Compiler<'_> {
         if let Some(key) = self.key_of(scope, &tests) {
             return Some(Find::Key(key));
         }
-        let search = self.search(scope, tests, Vec::new(), Slice::default(), reads)?;
+        let mut search = self.search(scope, tests, Vec::new(), Slice::default(), reads)?;
+        search.reads_rows();
         Some(Find::Search(Box::new(search)))
     }
 

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use strandline_base::{Result, RowId, Value};
 use strandline_engine::catalog::TableDef;
 use strandline_engine::{
-    ColumnPredicate, CompareOp, Direction, KeyRange, RowView, ScanRequest, Statement,
+    ColumnPredicate, CompareOp, Covering, Direction, EntryWatch, KeyBytes, KeyRange, RowView,
+    ScanRequest, Statement,
 };
 
 /// A search that meets more rows is planned: rows by the thousand are better fetched by block.
@@ -103,6 +104,18 @@ impl Sets<'_> {
 }
 
 impl IndexPath {
+    /// Some: rows may be read by their entries, which are read after this.
+    fn watch(&self, statement: &Statement, table: &TableDef) -> Result<Option<EntryWatch>> {
+        let watch = || statement.watch_entries(table, self.index);
+        self.covered.as_ref().map(|_| watch()).transpose()
+    }
+
+    /// How rows are read by entries.
+    fn covering<'a>(&'a self, watch: Option<&'a EntryWatch>) -> Option<Covering<'a>> {
+        let columns = self.covered.as_ref()?;
+        watch.map(|watch| Covering { columns, watch })
+    }
+
     /// The keys that begin with `prefix` and whose next part passes its test.
     fn range(&self, prefix: &[Value], sets: &Sets<'_>) -> KeyRange {
         let (lower, upper) = match self.next {
@@ -183,13 +196,28 @@ impl Execution<'_> {
         table: &Arc<TableDef>,
         sets: &Sets<'_>,
     ) -> Decided<Vec<Value>> {
-        let Some(candidates) = self.candidates(statement, table, sets)? else {
+        let path = match &sets.search.path {
+            Path::Index(path) if statement.sees_index(table, path.index) => Some(path),
+            Path::Index(_) => return Ok(None),
+            Path::Key { .. } => None,
+        };
+        let watch = path.map(|path| path.watch(statement, table)).transpose()?;
+        let watch = watch.flatten();
+        let Some(entries) = self.entries(statement, table, sets)? else {
             return Ok(None);
         };
+        let covering = path.and_then(|path| path.covering(watch.as_ref()));
         let view = statement.view(table)?;
         let mut rows = Rows::new(&view, sets);
-        for row in candidates {
-            if rows.read(row)? {
+        for own in entries.chunk_by(|a, b| a.0 == b.0) {
+            let [(row, key), ..] = own else { continue };
+            // A row under several keys is read itself.
+            let key = key.as_ref().filter(|_| own.len() == 1);
+            let is_found = match covering.as_ref().zip(key) {
+                Some((covering, key)) => rows.read_entry(*row, key, covering)?,
+                None => None,
+            };
+            if is_found.map_or_else(|| rows.read(*row), Ok)? {
                 rows.keep();
             }
         }
@@ -206,10 +234,26 @@ impl Execution<'_> {
         table: &Arc<TableDef>,
         sets: &Sets<'_>,
     ) -> Decided<Vec<RowId>> {
-        let mut rows = Vec::new();
+        let entries = self.entries(statement, table, sets)?;
+        Ok(entries.map(|entries| {
+            let mut rows: Vec<RowId> = entries.into_iter().map(|(row, _)| row).collect();
+            rows.dedup();
+            rows
+        }))
+    }
+
+    /// The same rows with their entries; None: the path has no keys that give values.
+    fn entries(
+        &self,
+        statement: &Statement,
+        table: &Arc<TableDef>,
+        sets: &Sets<'_>,
+    ) -> Decided<Vec<(RowId, Option<KeyBytes>)>> {
+        let mut entries = Vec::new();
         if sets.is_empty() {
-            return Ok(Some(rows));
+            return Ok(Some(entries));
         }
+        let mut rows = Vec::new();
         let (Path::Key { parts, .. } | Path::Index(IndexPath { points: parts, .. })) =
             &sets.search.path;
         let Some(keys) = sets.combinations(parts) else {
@@ -221,6 +265,7 @@ impl Execution<'_> {
                     statement.rows_of_key(table, *key, values, &mut rows)?;
                     statement.note_key(table, *key, values)?;
                 }
+                entries.extend(rows.into_iter().map(|row| (row, None)));
             }
             Path::Index(path) => {
                 if !statement.sees_index(table, path.index) {
@@ -228,23 +273,26 @@ impl Execution<'_> {
                 }
                 if path.points.len() == path.keys.parts().len() {
                     for values in &keys {
+                        rows.clear();
                         statement.rows_of_index_key(table, path.index, values, &mut rows)?;
+                        let key = path.covered.as_ref().map(|_| path.keys.encode(values));
+                        entries.extend(rows.iter().map(|row| (*row, key.clone())));
                     }
                 } else {
                     note(statement, table, sets)?;
                     for prefix in &keys {
                         let range = path.range(prefix, sets);
-                        let most = ROWS_MAX.saturating_sub(rows.len());
-                        if !few(statement, table, path, &range, most, &mut rows)? {
+                        let most = ROWS_MAX.saturating_sub(entries.len());
+                        if !few(statement, table, path, &range, most, &mut entries)? {
                             return Ok(None);
                         }
                     }
                 }
             }
         }
-        rows.sort_unstable();
-        rows.dedup();
-        Ok((rows.len() <= ROWS_MAX).then_some(rows))
+        entries.sort_unstable();
+        entries.dedup();
+        Ok((entries.len() <= ROWS_MAX).then_some(entries))
     }
 }
 
@@ -261,14 +309,14 @@ fn note(statement: &Statement, table: &TableDef, sets: &Sets<'_>) -> Result<()> 
     statement.note_read(table, &request)
 }
 
-/// Appends the rows of a range's entries; false if there are more than `most`.
+/// Appends the entries of a range; false if there are more than `most`.
 fn few(
     statement: &Statement,
     table: &Arc<TableDef>,
     path: &IndexPath,
     range: &KeyRange,
     most: usize,
-    rows: &mut Vec<RowId>,
+    found: &mut Vec<(RowId, Option<KeyBytes>)>,
 ) -> Result<bool> {
     let estimated = statement.index_estimate(table, path.index, range)?;
     if estimated.is_some_and(|entries| entries > most) {
@@ -277,8 +325,9 @@ fn few(
     let mut entries = statement.index_cursor(table, path.index, range, Direction::Forward)?;
     let mut chunk = Vec::new();
     entries.next_chunk(most.saturating_add(1), &mut chunk)?;
-    rows.extend(chunk.iter().map(|(_, row)| *row));
-    Ok(chunk.len() <= most)
+    let is_few = chunk.len() <= most;
+    found.extend(chunk.into_iter().map(|(key, row)| (row, Some(key))));
+    Ok(is_few)
 }
 
 /// The first rows of an index's order.
@@ -311,33 +360,39 @@ fn walk_over(
     note(statement, table, sets)?;
     let view = statement.view(table)?;
     let mut rows = Rows::new(&view, sets);
+    let mut watch = path.watch(statement, table)?;
     let mut entries = statement.index_cursor(table, path.index, &range, direction)?;
     let most = most.unwrap_or(usize::MAX);
     let mut left = match most {
         usize::MAX => ROWS_MAX,
         most => ROWS_MAX + most * ENTRIES_PER_ROW,
     };
-    let (mut chunk, mut key) = (Vec::new(), Vec::with_capacity(path.key_places.len()));
+    let mut chunk = Vec::new();
     let mut may_be_more = true;
     while rows.count < most && may_be_more {
         if left == 0 {
             return Ok(None);
         }
         chunk.clear();
+        if let Some(watch) = &mut watch {
+            watch.renew();
+        }
         may_be_more = entries.next_chunk((most - rows.count).min(left), &mut chunk)?;
         left -= chunk.len();
+        let covering = path.covering(watch.as_ref());
         for (bytes, row) in &chunk {
             // Keys that are cut have no order among themselves.
             if bytes.is_cut() {
                 return Ok(None);
             }
-            if !rows.read(*row)? {
-                continue;
-            }
-            key.clear();
-            key.extend(path.key_places.iter().map(|at| rows.values[*at].clone()));
-            // The row has an entry for each key that it had.
-            if path.keys.encode(&key) == *bytes {
+            let by_entry = covering.as_ref();
+            let by_entry = by_entry.map(|covering| rows.read_entry(*row, bytes, covering));
+            let is_found = match by_entry.transpose()?.flatten() {
+                Some(is_found) => is_found,
+                // The row has an entry for each key that it had.
+                None => rows.read(*row)? && rows.has_key(path, bytes),
+            };
+            if is_found {
                 rows.keep();
             }
         }
@@ -371,6 +426,24 @@ impl<'a> Rows<'a> {
     fn read(&mut self, row: RowId) -> Result<bool> {
         let reads = &self.sets.search.reads;
         Ok(self.view.read(row, reads, &mut self.values)? && self.sets.hold(&self.values))
+    }
+
+    /// The same by the row's entry; None: the row must be read.
+    fn read_entry(
+        &mut self,
+        row: RowId,
+        key: &KeyBytes,
+        covering: &Covering<'_>,
+    ) -> Result<Option<bool>> {
+        let is_visible = self.view.read_entry(row, key, covering, &mut self.values)?;
+        Ok(is_visible.map(|is_visible| is_visible && self.sets.hold(&self.values)))
+    }
+
+    /// Whether the row that was read last has this key.
+    fn has_key(&self, path: &IndexPath, bytes: &KeyBytes) -> bool {
+        let places = path.key_places.iter();
+        let key: Vec<Value> = places.map(|at| self.values[*at].clone()).collect();
+        path.keys.encode(&key) == *bytes
     }
 
     /// Keeps the row that was read last.

@@ -13,7 +13,7 @@ use strandline_base::{ColumnId, SqlType};
 use strandline_engine::catalog::TableDef;
 use strandline_engine::catalog::index::IndexValue;
 use strandline_engine::catalog::index::{IndexDef, IndexId, IndexMethod, IndexPart, IndexState};
-use strandline_engine::{Direction, OrderedKeys, PartOrder};
+use strandline_engine::{CoveredColumns, Direction, OrderedKeys, PartOrder};
 
 /// Rows of one table; see the module's documentation.
 #[derive(Debug)]
@@ -57,6 +57,8 @@ pub(super) struct IndexPath {
     pub walk: Option<Direction>,
     /// places of the index's columns among those read, for a walk
     pub key_places: Vec<usize>,
+    /// Some: entries have the values of all columns read
+    pub covered: Option<CoveredColumns>,
 }
 
 /// The part after those with known values.
@@ -97,6 +99,13 @@ pub(super) struct OrderColumn {
 type Rank = (usize, bool, bool, bool);
 
 impl Search {
+    /// The rows are read whatever their entries have: they are to be changed.
+    pub fn reads_rows(&mut self) {
+        if let Path::Index(path) = &mut self.path {
+            path.covered = None;
+        }
+    }
+
     /// As EXPLAIN shows it.
     pub fn text(&self, table: &TableDef) -> String {
         let name = |id: ColumnId| table.column_by_id(id).map_or("", |c| c.name.as_str());
@@ -111,7 +120,11 @@ impl Search {
                     Next::Open | Next::NotNull => None,
                 };
                 let used = path.points.iter().copied().chain(next).collect();
-                (format!("index={index}"), used)
+                let by = match path.covered {
+                    Some(_) => "index_only",
+                    None => "index",
+                };
+                (format!("{by}={index}"), used)
             }
         };
         let text = |at: &usize| self.tests[*at].text(name(self.tests[*at].column));
@@ -161,12 +174,16 @@ impl Compiler<'_> {
         let mut reads = wanted.to_vec();
         let test_places = tests.iter().map(|test| place(&mut reads, test.column));
         let test_places = test_places.collect();
-        let path = match key_path(table, &tests) {
+        let mut path = match key_path(table, &tests) {
             Some(path) => path,
             None => Path::Index(self.index_path(table, &tests, &order, &slice, &mut reads)?),
         };
         let walks = matches!(&path, Path::Index(IndexPath { walk: Some(_), .. }));
         let sort = (!walks && !order.is_empty()).then(|| sort(&order, &mut reads));
+        if let Path::Index(path) = &mut path {
+            let index = table.index(path.index)?;
+            path.covered = CoveredColumns::of(table, index, &reads);
+        }
         Some(Search {
             path,
             tests,
@@ -321,6 +338,7 @@ fn path(index: &IndexDef, points: Vec<usize>, next: Next, walk: Option<Direction
         points,
         walk,
         key_places: Vec::new(),
+        covered: None,
     }
 }
 

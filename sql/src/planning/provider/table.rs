@@ -5,6 +5,7 @@
 use crate::parse::names::ROW_ID;
 use crate::planning::owner::Owner;
 use crate::planning::provider::access::Access;
+use crate::planning::provider::filter::ScanFilters;
 use crate::planning::provider::scan::ScanExec;
 use crate::planning::provider::table_schema::fields;
 use crate::planning::provider::{filter, selectivity, statistics};
@@ -21,9 +22,9 @@ use datafusion::physical_plan::ExecutionPlan;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
-use strandline_base::{CommitTs, Error};
-use strandline_engine::Statement;
+use strandline_base::{ColumnId, CommitTs, Error};
 use strandline_engine::catalog::TableDef;
+use strandline_engine::{RowFilter, Statement};
 use strandline_semantics::error::raise;
 
 /// A table at its owner's snapshot, or AS OF one moment.
@@ -88,12 +89,14 @@ impl Table {
         Some((in_usize(found.rows), in_usize(row_bytes)))
     }
 
-    /// The indexes that a scan with `filters` may use; `statistics` are the table's.
+    /// The indexes that a scan for the columns `read` with `filters` may use; `statistics` are the
+    /// table's.
     fn access(
         &self,
         state: &dyn Session,
         statement: &Arc<Statement>,
         filters: &[Expr],
+        read: Vec<ColumnId>,
         statistics: &Statistics,
     ) -> Result<Option<Arc<Access>>, DataFusionError> {
         let has_any = !self.def.indexes.is_empty() || !self.def.keys.is_empty();
@@ -104,7 +107,14 @@ impl Table {
             return Ok(None);
         };
         let rows = statistics.num_rows.get_value().copied().unwrap_or_default();
-        let access = Access::new(&self.def, statement, self.as_of, filters, rows, state);
+        let access = Access::new(
+            &self.def,
+            statement,
+            self.as_of,
+            (filters, read),
+            rows,
+            state,
+        );
         access.map_err(raise)
     }
 
@@ -120,6 +130,18 @@ impl Table {
         let filters = filters.iter();
         let exact = filters.filter(|expr| filter::is_pushable(expr, &self.def, &self.schema));
         exact.cloned().collect()
+    }
+
+    /// The stored columns of a projection, and those of filters besides.
+    fn columns_read(&self, projection: &[usize], filters: &ScanFilters) -> Vec<ColumnId> {
+        let columns = projection.iter().filter_map(|at| self.def.columns.get(*at));
+        let mut read: Vec<ColumnId> = columns.map(|column| column.id).collect();
+        for id in filters.rows.iter().flat_map(|filter| filter.columns()) {
+            if !read.contains(id) {
+                read.push(*id);
+            }
+        }
+        read
     }
 
     /// The same table with its hidden column, read by `owner`.
@@ -210,12 +232,14 @@ impl TableProvider for Table {
         let projection = projection.unwrap_or(&all);
         let statement = self.owner.statement().map_err(raise)?;
         let statistics = self.statistics().unwrap_or_default();
-        let access = self.access(state, statement, filters, &statistics)?;
-        let filters = match self.may_have_expressions() {
+        let exact = match self.may_have_expressions() {
             true => Cow::Owned(self.exact(filters)),
             false => Cow::Borrowed(filters),
         };
-        let mut statistics = selectivity::filtered(statistics, &filters, &self.def);
+        let scan_filters = filter::compile(&exact, &self.def, &self.schema, state)?;
+        let read = self.columns_read(projection, &scan_filters);
+        let access = self.access(state, statement, filters, read, &statistics)?;
+        let mut statistics = selectivity::filtered(statistics, &exact, &self.def);
         if let Some(found) = access.as_ref().and_then(|access| access.planned()) {
             statistics.num_rows = statistics
                 .num_rows
@@ -227,7 +251,7 @@ impl TableProvider for Table {
             self.as_of,
             &self.schema,
             projection,
-            filter::compile(&filters, &self.def, &self.schema, state)?,
+            scan_filters,
             access,
             statistics,
             limit,

@@ -6,9 +6,11 @@ use super::intervals::Interval;
 use super::ranges::{IndexRanges, parts_restricted, text_of, with};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
-use strandline_base::{Result, RowId};
-use strandline_engine::Direction;
+use std::sync::Arc;
+use strandline_base::{ColumnId, Result, RowId};
+use strandline_engine::catalog::TableDef;
 use strandline_engine::catalog::index::IndexDef;
+use strandline_engine::{CoveredColumns, Direction, EntryWatch, KeyBytes};
 
 /// Entries that are read of an index at a time.
 const CHUNK: usize = 1024;
@@ -22,6 +24,9 @@ const ESTIMATE_FACTOR: usize = 2;
 /// A second index is walked over so many times as many entries as there are candidates: to read an
 /// entry costs a fraction of what it costs to fetch a row.
 const ENTRIES_PER_CANDIDATE: usize = 8;
+/// To take a row's values from its entry costs a fraction of what it costs to fetch the row: so
+/// many are worth one that is fetched.
+const COVERED_PER_FETCH: usize = 2;
 
 /// Rows that have all that a scan looks for, and perhaps others.
 pub struct Candidates {
@@ -31,21 +36,54 @@ pub struct Candidates {
     pub entries: usize,
     /// which indexes were asked, and for what
     pub text: String,
+    /// Some: the entries have the values of what the scan reads
+    pub covered: Option<CoveredEntries>,
+}
+
+/// The entries of candidates in one index.
+pub struct CoveredEntries {
+    /// per row its entry; None: it has several
+    pub keys: Vec<Option<KeyBytes>>,
+    /// made before the entries were read
+    pub watch: EntryWatch,
+    index: Arc<IndexDef>,
+}
+
+impl CoveredEntries {
+    /// Where the entries of the rows of `table` have `columns`; None: they do not have them all.
+    pub fn columns(&self, table: &TableDef, columns: &[ColumnId]) -> Option<CoveredColumns> {
+        CoveredColumns::of(table, &self.index, columns)
+    }
 }
 
 impl Access {
-    /// The candidates for `condition`; None: no index serves it with at most `limit` entries.
+    /// The candidates for `condition`, perhaps with their entries; None: no index serves it with at
+    /// most `limit` entries.
     pub(super) fn gather(
         &self,
         condition: &Conjunction,
         limit: usize,
+    ) -> Result<Option<Candidates>> {
+        self.gather_from(condition, limit, true)
+    }
+
+    /// `is_whole`: the candidates are those of the scan, so that their entries are of use.
+    fn gather_from(
+        &self,
+        condition: &Conjunction,
+        limit: usize,
+        is_whole: bool,
     ) -> Result<Option<Candidates>> {
         let mut found: Vec<Candidates> = Vec::new();
         let mut limit = limit;
         let mut keep = |candidates: Candidates, limit: &mut usize| {
             let most = candidates.rows.len().saturating_mul(ENTRIES_PER_CANDIDATE);
             *limit = (*limit).min(most);
-            let few = candidates.rows.len() <= FEW;
+            let enough = match candidates.covered {
+                Some(_) => FEW * COVERED_PER_FETCH,
+                None => FEW,
+            };
+            let few = candidates.rows.len() <= enough;
             found.push(candidates);
             few
         };
@@ -59,7 +97,7 @@ impl Access {
                 done = keep(candidates, &mut limit);
             }
         }
-        for (parts, index) in self.by_parts_restricted(condition) {
+        for (parts, index) in self.by_parts_restricted(condition, is_whole) {
             let columns = index.parts.iter().take(parts);
             let columns = columns.filter_map(|part| self.terms.id_of(part));
             let columns: BTreeSet<_> = columns.collect();
@@ -67,7 +105,8 @@ impl Access {
             if done || columns.is_subset(&used) {
                 continue;
             }
-            if let Some(candidates) = self.of_index(index, condition, limit)? {
+            let covers = is_whole && self.covers(index);
+            if let Some(candidates) = self.of_index(index, condition, limit, covers)? {
                 done = keep(candidates, &mut limit);
                 used.extend(columns);
             }
@@ -80,12 +119,22 @@ impl Access {
                 done = keep(candidates, &mut limit);
             }
         }
-        Ok(intersection(found))
+        Ok(cheapest(found))
     }
 
-    /// The usable indexes whose first part is restricted, those first of which more parts are.
-    fn by_parts_restricted(&self, condition: &Conjunction) -> Vec<(usize, &IndexDef)> {
-        let mut indexes: Vec<_> = self
+    /// Whether the entries of an index have the values of what the scan reads.
+    fn covers(&self, index: &IndexDef) -> bool {
+        CoveredColumns::of(&self.table, index, &self.read).is_some()
+    }
+
+    /// The usable indexes whose first part is restricted, those first of which more parts are;
+    /// among equals those that cover what the scan reads, if it `is_whole`.
+    fn by_parts_restricted(
+        &self,
+        condition: &Conjunction,
+        is_whole: bool,
+    ) -> Vec<(usize, &Arc<IndexDef>)> {
+        let mut indexes: Vec<(usize, &Arc<IndexDef>)> = self
             .usable()
             .map(|index| {
                 let parts = parts_restricted(index, &self.terms, &condition.columns);
@@ -93,48 +142,63 @@ impl Access {
             })
             .filter(|(parts, _)| *parts > 0)
             .collect();
-        indexes.sort_by_key(|(parts, _)| Reverse(*parts));
+        indexes
+            .sort_by_cached_key(|(parts, index)| Reverse((*parts, is_whole && self.covers(index))));
         indexes
     }
 
     fn of_index(
         &self,
-        index: &IndexDef,
+        index: &Arc<IndexDef>,
         condition: &Conjunction,
         limit: usize,
+        covers: bool,
     ) -> Result<Option<Candidates>> {
+        let limit = match covers {
+            true => limit.saturating_mul(COVERED_PER_FETCH),
+            false => limit,
+        };
         let keys = self.statement.index_keys(&self.indexed, index.id)?;
         let Some(ranges) = IndexRanges::new(index, &keys, &self.terms, &condition.columns) else {
             return Ok(None);
         };
+        let watch = self.statement.watch_entries(&self.indexed, index.id)?;
         let (mut rows, mut chunk) = (Vec::new(), Vec::new());
+        let mut keyed = Vec::new();
         for range in &ranges.ranges {
             self.statement.transaction().check_cancelled()?;
             let (table, statement) = (&self.indexed, &self.statement);
             let estimated = statement.index_estimate(table, index.id, range)?;
-            if estimated.is_some_and(|n| n / ESTIMATE_FACTOR > limit.saturating_sub(rows.len())) {
+            let left = limit.saturating_sub(rows.len().max(keyed.len()));
+            if estimated.is_some_and(|n| n / ESTIMATE_FACTOR > left) {
                 return Ok(None);
             }
             let mut entries = statement.index_cursor(table, index.id, range, Direction::Forward)?;
             let mut may_be_more = true;
             while may_be_more {
-                let at_most = CHUNK.min(limit.saturating_sub(rows.len()).saturating_add(1));
+                let left = limit.saturating_sub(rows.len().max(keyed.len()));
+                let at_most = CHUNK.min(left.saturating_add(1));
                 chunk.clear();
                 may_be_more = entries.next_chunk(at_most, &mut chunk)?;
-                rows.extend(chunk.iter().map(|(_, row)| *row));
-                if rows.len() > limit {
+                match covers {
+                    true => keyed.extend(chunk.drain(..).map(|(key, row)| (row, key))),
+                    false => rows.extend(chunk.iter().map(|(_, row)| *row)),
+                }
+                if rows.len().max(keyed.len()) > limit {
                     return Ok(None);
                 }
             }
         }
-        let entries = rows.len();
-        rows.sort_unstable();
-        rows.dedup();
         let text = text_of(&ranges.columns, &self.terms, &condition.columns);
-        Ok(Some(Candidates {
+        let found = Candidates {
+            entries: rows.len().max(keyed.len()),
             rows,
-            entries,
             text: format!("{} ({text})", index.name),
+            covered: None,
+        };
+        Ok(Some(match covers {
+            true => found.with_entries(keyed, watch, index),
+            false => found.sorted(),
         }))
     }
 
@@ -167,15 +231,14 @@ impl Access {
             self.statement
                 .rows_of_key(&self.indexed, key, values, &mut rows)?;
         }
-        let entries = rows.len();
-        rows.sort_unstable();
-        rows.dedup();
         let text = text_of(&def.columns, &self.terms, &condition.columns);
-        Ok((entries <= limit).then(|| Candidates {
+        let found = Candidates {
+            entries: rows.len(),
             rows,
-            entries,
             text: format!("{} ({text})", def.name),
-        }))
+            covered: None,
+        };
+        Ok((found.entries <= limit).then(|| found.sorted()))
     }
 
     /// The candidates of any of the alternatives.
@@ -184,20 +247,82 @@ impl Access {
         let mut entries = 0;
         let mut texts: Vec<String> = Vec::new();
         for alternative in alternatives {
-            let Some(found) = self.gather(alternative, limit.saturating_sub(entries))? else {
+            let left = limit.saturating_sub(entries);
+            let Some(found) = self.gather_from(alternative, left, false)? else {
                 return Ok(None);
             };
             rows.extend(found.rows);
             entries += found.entries;
             texts.push(found.text);
         }
-        rows.sort_unstable();
-        rows.dedup();
-        Ok(Some(Candidates {
+        let found = Candidates {
             rows,
             entries,
             text: texts.join(" OR "),
-        }))
+            covered: None,
+        };
+        Ok(Some(found.sorted()))
+    }
+}
+
+impl Candidates {
+    /// With the rows in order, each once.
+    fn sorted(mut self) -> Self {
+        self.rows.sort_unstable();
+        self.rows.dedup();
+        self
+    }
+
+    /// With the rows of these entries, read under `watch`, and their keys.
+    fn with_entries(
+        mut self,
+        mut entries: Vec<(RowId, KeyBytes)>,
+        watch: EntryWatch,
+        index: &Arc<IndexDef>,
+    ) -> Self {
+        entries.sort_unstable();
+        let mut keys: Vec<Option<KeyBytes>> = Vec::with_capacity(entries.len());
+        self.rows.reserve_exact(entries.len());
+        for (row, key) in entries {
+            match keys.last_mut().filter(|_| self.rows.last() == Some(&row)) {
+                Some(known) if known.as_ref() == Some(&key) => {}
+                Some(known) => *known = None,
+                None => {
+                    self.rows.push(row);
+                    keys.push(Some(key));
+                }
+            }
+        }
+        self.covered = Some(CoveredEntries {
+            keys,
+            watch,
+            index: index.clone(),
+        });
+        self
+    }
+}
+
+/// The candidates that cost least of those that are in all lists; None: there is no list.
+fn cheapest(mut found: Vec<Candidates>) -> Option<Candidates> {
+    let covered = found.iter_mut().find(|list| list.covered.is_some());
+    let covered = covered.map(|list| {
+        let plain = Candidates {
+            rows: list.rows.clone(),
+            entries: list.entries,
+            text: list.text.clone(),
+            covered: None,
+        };
+        std::mem::replace(list, plain)
+    });
+    let common = intersection(found)?;
+    match covered {
+        Some(covered) if covered.rows.len() <= common.rows.len() * COVERED_PER_FETCH => {
+            Some(Candidates {
+                entries: common.entries,
+                ..covered
+            })
+        }
+        _ => Some(common),
     }
 }
 

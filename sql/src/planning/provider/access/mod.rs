@@ -21,11 +21,17 @@
 //! The hash index of a key gives the rows of whole keys. A scan of a moment before an index has
 //! been complete does not use it, and none of the past uses a key's.
 //!
+//! If the parts of an index's key are all that a scan reads, the candidates keep their entries, and
+//! the scan takes the values from these where they are certain
+//! (`strandline_engine::Covering`). Such an index is preferred among those that restrict as many
+//! parts.
+//!
 //! An index is used if it has at most one entry for each `ROWS_SCANNED_PER_FETCH` rows of the
-//! table. A walk ends there, which makes the count exact, and is not begun if the index estimates
-//! many more. Candidates of several indexes are united for OR and intersected for AND. They are
-//! gathered while the statement is planned, when its values are known, and once more when a scan is
-//! first asked for rows and a join has told which keys its smaller side has.
+//! table, or twice as many if it covers what is read. A walk ends there, which makes the count
+//! exact, and is not begun if the index estimates many more. Candidates of several indexes are
+//! united for OR and intersected for AND. They are gathered while the statement is planned, when
+//! its values are known, and once more when a scan is first asked for rows and a join has told
+//! which keys its smaller side has.
 
 mod candidates;
 mod condition;
@@ -89,6 +95,8 @@ pub struct Access {
     /// keys whose hash index serves: of the table as it is now
     keys: Vec<usize>,
     condition: Conjunction,
+    /// the columns that the scan reads
+    read: Vec<ColumnId>,
     /// so many candidates are at most worth fetching
     limit: usize,
     /// what the conditions give that were known while the statement was planned
@@ -96,13 +104,14 @@ pub struct Access {
 }
 
 impl Access {
-    /// For a scan with `filters` of `table`, which has about `rows` rows, at the statement's moment
-    /// or `as_of`; None: no index can serve it, now or when the conditions of joins are known.
+    /// For a scan of `table`, which has about `rows` rows, with `filters` and for the columns
+    /// `read`, at the statement's moment or `as_of`; None: no index can serve it, now or when the
+    /// conditions of joins are known.
     pub fn new(
         table: &Arc<TableDef>,
         statement: &Arc<Statement>,
         as_of: Option<CommitTs>,
-        filters: &[Expr],
+        (filters, read): (&[Expr], Vec<ColumnId>),
         rows: usize,
         state: &SessionState,
     ) -> Result<Option<Arc<Self>>> {
@@ -145,6 +154,7 @@ impl Access {
             table: table.clone(),
             statement: statement.clone(),
             condition,
+            read,
             limit: match settings.scans {
                 true => FETCHED_MIN.max(rows / ROWS_SCANNED_PER_FETCH),
                 false => usize::MAX,
@@ -192,9 +202,8 @@ impl Access {
     }
 
     /// The definitions of the indexes that may be asked. One may have been dropped since.
-    fn usable(&self) -> impl Iterator<Item = &IndexDef> {
-        let indexes = self.indexed.indexes.iter().map(AsRef::as_ref);
-        indexes.filter(|index: &&IndexDef| {
+    fn usable(&self) -> impl Iterator<Item = &Arc<IndexDef>> {
+        self.indexed.indexes.iter().filter(|index| {
             self.indexes.contains(&index.id) && self.statement.has_index(&self.indexed, index.id)
         })
     }

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use strandline_base::{ColumnId, Result, Value};
 use strandline_engine::catalog::TableDef;
 use strandline_engine::catalog::index::{IndexDef, IndexId, IndexPart};
-use strandline_engine::{Direction, IndexRows, KeyRange, RowKeys, Statement};
+use strandline_engine::{
+    CoveredColumns, Direction, EntryWatch, IndexRows, KeyRange, RowKeys, Statement,
+};
 
 /// A walk over a part of an index.
 pub struct Walk {
@@ -18,6 +20,8 @@ pub struct Walk {
     direction: Direction,
     /// what EXPLAIN shows of it
     pub text: String,
+    /// whether the entries have the values of what the scan reads, and of the key
+    pub is_covering: bool,
 }
 
 impl Walk {
@@ -42,18 +46,52 @@ pub struct OrderedTerm {
     pub skips_null: bool,
 }
 
+impl Walk {
+    /// Where entries of the rows of `table` have `columns`, and a watch over the index; None: they
+    /// do not have them all.
+    pub fn covering(
+        &self,
+        statement: &Statement,
+        table: &TableDef,
+        columns: &[ColumnId],
+    ) -> Result<Option<(CoveredColumns, EntryWatch)>> {
+        let index = self.table.index(self.index).filter(|_| self.is_covering);
+        let covered = index.and_then(|index| CoveredColumns::of(table, index, columns));
+        match covered {
+            Some(covered) => {
+                let watch = statement.watch_entries(&self.table, self.index)?;
+                Ok(Some((covered, watch)))
+            }
+            None => Ok(None),
+        }
+    }
+}
+
 impl Access {
     /// A walk that comes to the rows of the scan in this order, which has a term at least.
     pub fn walk(&self, order: &[OrderedTerm]) -> Result<Option<Walk>> {
         let indexes = self.usable();
         let found = indexes.filter_map(|index| Some((index, self.order_of(index, order)?)));
         // The more parts are equal, the fewer entries are walked over in vain.
-        match found.max_by_key(|(_, (fixed, _))| *fixed) {
+        let best = found.max_by_key(|(index, (fixed, _))| (*fixed, self.covers_walk(index)));
+        match best {
             Some((index, (fixed, direction))) => {
                 self.walk_of(index, fixed, direction, order).map(Some)
             }
             None => Ok(None),
         }
+    }
+
+    /// Whether the entries of an index have the values of what the scan reads, and of the key, by
+    /// which a row is compared with its entry.
+    fn covers_walk(&self, index: &IndexDef) -> bool {
+        let mut read = self.read.clone();
+        for column in index.key_columns() {
+            if !read.contains(&column) {
+                read.push(column);
+            }
+        }
+        CoveredColumns::of(&self.table, index, &read).is_some()
     }
 
     /// How many leading parts of `index` are equal in all rows, and the direction in which the
@@ -150,6 +188,7 @@ impl Access {
             range: range.unwrap_or_else(|| keys.prefix(&equal)),
             direction,
             text: format!("{} (order {})", index.name, names.join(", ")),
+            is_covering: self.covers_walk(index),
         })
     }
 

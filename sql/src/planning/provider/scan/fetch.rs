@@ -8,7 +8,7 @@ use datafusion::arrow::compute::{and, filter_record_batch, prep_null_mask_filter
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use std::sync::Arc;
 use strandline_base::{ColumnId, Error, Result, RowId};
-use strandline_engine::{RowFilter, RowView};
+use strandline_engine::{Covering, KeyBytes, RowFilter, RowView};
 use strandline_semantics::error::from_arrow;
 
 /// Fetches rows for a scan.
@@ -25,6 +25,8 @@ pub struct Fetcher {
 pub struct FetchedRows {
     /// ascending
     pub ids: Vec<RowId>,
+    /// so many of them were read; the values of the others come from entries
+    pub fetched: usize,
     /// the columns that the fetcher reads
     batch: RecordBatch,
 }
@@ -50,7 +52,32 @@ impl Fetcher {
     /// The visible rows of `ids`, which must ascend.
     pub fn fetch(&self, ids: &[RowId]) -> Result<FetchedRows> {
         let (ids, batch) = self.view.fetch(ids, &self.columns)?;
-        Ok(FetchedRows { ids, batch })
+        Ok(FetchedRows {
+            fetched: ids.len(),
+            ids,
+            batch,
+        })
+    }
+
+    /// The visible rows of `ids`, which must ascend, by their entries `keys` where these are
+    /// certain. `covering` has the fetcher's columns.
+    pub fn covered(
+        &self,
+        ids: &[RowId],
+        keys: &[Option<KeyBytes>],
+        covering: &Covering<'_>,
+    ) -> Result<FetchedRows> {
+        let (ids, batch, fetched) = self.view.fetch_covered(ids, keys, covering)?;
+        Ok(FetchedRows {
+            ids,
+            fetched,
+            batch,
+        })
+    }
+
+    /// The columns that it reads.
+    pub fn columns(&self) -> &[ColumnId] {
+        &self.columns
     }
 
     /// Marks the `rows` that pass the filters; None: all.
@@ -85,17 +112,13 @@ impl Fetcher {
             .map_err(|e| from_arrow(&e))
     }
 
-    /// The output columns of the rows of `ids` that are visible and pass the filters, and the
-    /// number of rows that the filters reject.
-    pub fn filtered(&self, ids: &[RowId]) -> Result<(RecordBatch, usize)> {
-        let rows = self.fetch(ids)?;
-        let output = self.output(&rows)?;
-        let output = match self.passing(&rows)? {
-            None => output,
-            Some(passing) => filter_record_batch(&output, &passing).map_err(|e| from_arrow(&e))?,
-        };
-        let kept_back = rows.ids.len() - output.num_rows();
-        Ok((output, kept_back))
+    /// The output columns of those `rows` that pass the filters.
+    pub fn filtered(&self, rows: &FetchedRows) -> Result<RecordBatch> {
+        let output = self.output(rows)?;
+        match self.passing(rows)? {
+            None => Ok(output),
+            Some(passing) => filter_record_batch(&output, &passing).map_err(|e| from_arrow(&e)),
+        }
     }
 
     /// One of the fetched columns.

@@ -10,8 +10,9 @@
 //!
 //! If the table's indexes find the rows at less cost ([`super::access`]), the node fetches these
 //! rows instead ([`fetch`]). The first partition that is asked for rows decides this: by then the
-//! build sides of joins have published their keys. The first rows of an order come from walks over
-//! an index ([`ordered`]).
+//! build sides of joins have published their keys. If the entries have all columns that are read,
+//! only rows whose entries are not certain are fetched. The first rows of an order come from walks
+//! over an index ([`ordered`]).
 
 mod fetch;
 mod ordered;
@@ -195,6 +196,7 @@ impl DisplayAs for ScanExec {
         let (start, between) = match (t, &candidates) {
             (DisplayFormatType::TreeRender, _) => ("", "\n"),
             (_, None) => ("TableScan: ", ", "),
+            (_, Some(found)) if found.covered.is_some() => ("IndexOnlyScan: ", ", "),
             (_, Some(_)) => ("IndexScan: ", ", "),
         };
         write!(f, "{start}")?;

@@ -1,8 +1,8 @@
 //! The first rows of a scan in the order of an index.
 //!
-//! Entries are read in chunks, and their rows are fetched. A row has an entry for each key that it
-//! had, so it is kept only if its visible version has the entry's key. Cut keys have no order among
-//! themselves.
+//! Entries are read in chunks, and their rows are fetched, or taken from entries that are certain.
+//! A row has an entry for each key that it had, so it is kept only if its visible version has the
+//! entry's key. Cut keys have no order among themselves.
 //!
 //! A walk gives up at a cut key, or after so many entries that a scan would have cost less. The
 //! node above ([`crate::planning::planner`]) then drops the rows so far and runs another plan.
@@ -35,7 +35,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use strandline_base::{Result, RowId};
-use strandline_engine::{IndexRows, KeyBytes, RowKeys};
+use strandline_engine::{CoveredColumns, Covering, EntryWatch, IndexRows, KeyBytes, RowKeys};
 use strandline_semantics::error::{from_arrow, raise};
 
 /// The least entries of the first chunk; each further chunk has twice as many.
@@ -176,6 +176,7 @@ impl DisplayAs for IndexWalkExec {
     fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (start, between) = match t {
             DisplayFormatType::TreeRender => ("", "\n"),
+            _ if self.walks.iter().all(|walk| walk.is_covering) => ("IndexOnlyWalk: ", ", "),
             _ => ("IndexWalk: ", ", "),
         };
         write!(f, "{start}")?;
@@ -209,6 +210,7 @@ impl ExecutionPlan for IndexWalkExec {
             is_done: false,
             metrics: BaselineMetrics::new(&self.metrics, partition),
             entries: counter("index_entries"),
+            fetched: counter("rows_fetched"),
             rechecked: counter("rows_rechecked_away"),
         };
         let stream = futures::stream::try_unfold(walker, |mut walker| async move {
@@ -238,6 +240,7 @@ struct Walker {
     is_done: bool,
     metrics: BaselineMetrics,
     entries: Count,
+    fetched: Count,
     rechecked: Count,
 }
 
@@ -246,6 +249,8 @@ struct OpenWalk {
     /// the entries, and the computation of rows' keys; None: the index has been dropped
     entries: Option<(IndexRows, RowKeys)>,
     fetcher: Fetcher,
+    /// Some: the entries have what the fetcher reads
+    covering: Option<(CoveredColumns, EntryWatch)>,
     chunk: usize,
     is_at_end: bool,
 }
@@ -297,9 +302,17 @@ impl Walker {
         let entries = self.walks[number].entries(&source.statement)?;
         let columns = entries.as_ref().map_or(&[][..], |(_, keys)| keys.columns());
         let fetcher = Fetcher::new(source.clone(), self.schema.clone(), columns)?;
+        let covering = match &entries {
+            Some(_) => {
+                let walk = &self.walks[number];
+                walk.covering(&source.statement, &source.table, fetcher.columns())?
+            }
+            None => None,
+        };
         Ok(OpenWalk {
             entries,
             fetcher,
+            covering,
             chunk: rows.clamp(CHUNK_MIN, CHUNK_MAX),
             is_at_end: false,
         })
@@ -315,6 +328,9 @@ impl Walker {
                 return Ok(None);
             };
             chunk.clear();
+            if let Some((_, watch)) = &mut walk.covering {
+                watch.renew();
+            }
             walk.is_at_end = !entries.next_chunk(walk.chunk.min(self.left), &mut chunk)?;
             self.left -= chunk.len();
             self.entries.add(chunk.len());
@@ -323,7 +339,9 @@ impl Walker {
                 self.gave_up.store(true, Ordering::Relaxed);
                 return Ok(None);
             }
-            let batch = self.rows_of(&walk.fetcher, keys, &chunk)?;
+            let covering = walk.covering.as_ref();
+            let covering = covering.map(|(columns, watch)| Covering { columns, watch });
+            let batch = self.rows_of(&walk.fetcher, keys, &chunk, covering)?;
             if batch.num_rows() > 0 {
                 return Ok(Some(batch));
             }
@@ -337,11 +355,16 @@ impl Walker {
         fetcher: &Fetcher,
         keys: &RowKeys,
         chunk: &[(KeyBytes, RowId)],
+        covering: Option<Covering<'_>>,
     ) -> Result<RecordBatch> {
         let mut ids: Vec<RowId> = chunk.iter().map(|(_, row)| *row).collect();
         ids.sort_unstable();
         ids.dedup();
-        let rows = fetcher.fetch(&ids)?;
+        let rows = match covering {
+            Some(covering) => fetcher.covered(&ids, &keys_of(chunk), &covering)?,
+            None => fetcher.fetch(&ids)?,
+        };
+        self.fetched.add(rows.fetched);
         let passing = fetcher.passing(&rows)?;
         let columns = keys.columns().iter().map(|id| fetcher.column(&rows, *id));
         let keys = keys.of_rows(&columns.collect::<Result<Vec<_>>>()?, rows.ids.len())?;
@@ -360,4 +383,15 @@ impl Walker {
         let output = fetcher.output(&rows)?;
         take_record_batch(&output, &UInt32Array::from(places)).map_err(|e| from_arrow(&e))
     }
+}
+
+/// The entry of each row of a chunk, in the rows' order; None: it has several.
+fn keys_of(chunk: &[(KeyBytes, RowId)]) -> Vec<Option<KeyBytes>> {
+    let mut entries: Vec<(RowId, &KeyBytes)> = chunk.iter().map(|(key, row)| (*row, key)).collect();
+    entries.sort_unstable();
+    let keys = entries.chunk_by(|a, b| a.0 == b.0).map(|own| match own {
+        [(_, key)] => Some((*key).clone()),
+        _ => None,
+    });
+    keys.collect()
 }

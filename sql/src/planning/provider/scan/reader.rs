@@ -14,7 +14,7 @@ use datafusion::physical_plan::metrics::{
 };
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use strandline_engine::{TableScan, UnitReader};
+use strandline_engine::{CoveredColumns, Covering, TableScan, UnitReader};
 use strandline_semantics::error::{convert, raise};
 
 /// The most pruned units of a turn, during which it cannot be cancelled.
@@ -74,6 +74,8 @@ pub(super) struct Fetch {
     candidates: Arc<Candidates>,
     taken: Arc<AtomicUsize>,
     fetcher: Fetcher,
+    /// Some: the candidates' entries have what the fetcher reads
+    covered: Option<CoveredColumns>,
     metrics: FetchMetrics,
 }
 
@@ -87,13 +89,25 @@ impl Fetch {
     /// The next rows; None at the end.
     fn next(&mut self) -> strandline_base::Result<Option<RecordBatch>> {
         let piece = self.taken.fetch_add(1, Ordering::Relaxed);
-        let rows = &self.candidates.rows;
-        let Some(piece) = rows.chunks(FETCHED_ROWS).nth(piece) else {
+        let first = piece.saturating_mul(FETCHED_ROWS);
+        let candidates = &self.candidates;
+        let Some(rows) = candidates.rows.chunks(FETCHED_ROWS).nth(piece) else {
             return Ok(None);
         };
-        let (batch, kept_back) = self.fetcher.filtered(piece)?;
-        self.metrics.fetched.add(batch.num_rows() + kept_back);
-        self.metrics.rechecked.add(kept_back);
+        let rows = match self.covered.as_ref().zip(candidates.covered.as_ref()) {
+            Some((columns, entries)) => {
+                let watch = &entries.watch;
+                let keys = &entries.keys[first..first + rows.len()];
+                self.fetcher
+                    .covered(rows, keys, &Covering { columns, watch })?
+            }
+            None => self.fetcher.fetch(rows)?,
+        };
+        let batch = self.fetcher.filtered(&rows)?;
+        self.metrics.fetched.add(rows.fetched);
+        self.metrics
+            .rechecked
+            .add(rows.ids.len() - batch.num_rows());
         Ok(Some(batch))
     }
 }
@@ -256,11 +270,14 @@ impl Reader {
             fetched: counter("rows_fetched"),
             rechecked: counter("rows_rechecked_away"),
         };
-        let fetcher = Fetcher::new(self.source.clone(), self.schema.clone(), &[]);
+        let fetcher = Fetcher::new(self.source.clone(), self.schema.clone(), &[]).map_err(raise)?;
+        let covered = candidates.covered.as_ref();
+        let covered = covered.and_then(|c| c.columns(&self.source.table, fetcher.columns()));
         Ok(Work::Fetch(Fetch {
             candidates,
             taken,
-            fetcher: fetcher.map_err(raise)?,
+            fetcher,
+            covered,
             metrics,
         }))
     }
