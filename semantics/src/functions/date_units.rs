@@ -320,8 +320,7 @@ fn date_trunc() -> Function {
     };
     let interval = |call: &Call| {
         call.map::<IntervalMonthDayNanoType>(|row| {
-            let unit = unit_or_fault(call.text(0).value(row), "interval")?;
-            truncated_interval(unit, call.interval(1, row)).map(Some)
+            interval_to(call.text(0).value(row), call.interval(1, row)).map(Some)
         })
     };
     Function::new(
@@ -371,6 +370,11 @@ fn truncated(unit: Unit, micros: i64) -> Result<i64> {
         other => return Err(no_such_unit(other, "timestamp")),
     };
     start.checked_mul(DAY).ok_or_else(timestamp_out_of_range)
+}
+
+/// The interval up to a named unit.
+pub(super) fn interval_to(name: &str, value: IntervalMonthDayNano) -> Result<IntervalMonthDayNano> {
+    truncated_interval(unit_or_fault(name, "interval")?, value)
 }
 
 fn truncated_interval(unit: Unit, value: IntervalMonthDayNano) -> Result<IntervalMonthDayNano> {

@@ -201,6 +201,11 @@ impl StatementCatalog {
         parameters: Option<&[ScalarValue]>,
     ) -> Result<LogicalPlan> {
         let mut query = query.clone();
+        let default_schema = &state.config_options().catalog.default_schema;
+        references::system_names::qualify(&mut query, |name| {
+            self.is_relation(default_schema, name)
+        });
+        references::qualifiers::resolve(&mut query, default_schema)?;
         let locks = locking::take(&mut query)?;
         if let Some(locks) = locks.first().filter(|_| !self.scope.expanding.is_empty()) {
             let message = format!("{} in a view is not supported", locks.clause);
@@ -210,10 +215,6 @@ impl StatementCatalog {
         if self.scope.locks_rows {
             locking::relations_of(&query, &mut relations);
         }
-        let default_schema = &state.config_options().catalog.default_schema;
-        references::system_names::qualify(&mut query, |name| {
-            self.is_relation(default_schema, name)
-        });
         let relations = relations.iter();
         let relations = relations.map(|name| names::qualified(name, default_schema));
         *self.locked.lock() = relations.collect::<Result<_>>()?;
