@@ -143,9 +143,10 @@ pub fn from_ast(ast: &AstType) -> strandline_base::Result<Option<SqlType>> {
 }
 
 /// PostgreSQL's types that do not exist here and that the parser does not know.
-const REFUSED: [&str; 53] = [
+const REFUSED: [&str; 54] = [
     "bpchar",
     "box",
+    "cid",
     "cidr",
     "circle",
     "inet",
@@ -208,8 +209,8 @@ fn custom(name: &str, modifiers: &[String]) -> strandline_base::Result<SqlType> 
         ("serial" | "serial4", []) => Ok(SqlType::Integer),
         ("bigserial" | "serial8", []) => Ok(SqlType::BigInt),
         ("name" | "\"char\"" | "cstring" | "pg_node_tree" | "aclitem", []) => Ok(SqlType::Text),
-        ("oid" | "xid" | "cid", []) => Ok(SqlType::Integer),
-        ("text" | "name" | "oid" | "xid" | "cid" | "cstring" | "\"char\"", [_, ..]) => {
+        ("oid" | "xid", []) => Ok(SqlType::Integer),
+        ("text" | "name" | "oid" | "xid" | "cstring" | "\"char\"", [_, ..]) => {
             Err(no_modifier(name))
         }
         (known, _) if REFUSED.contains(&known) => {

@@ -67,6 +67,15 @@ pub fn cast(expr: &Expr) -> Result<Option<Expr>> {
     Ok(array.filter(|array| !matches!(array, Expr::Array(items) if items.elem.is_empty())))
 }
 
+/// A written array of nothing but empty arrays, which is an empty array.
+pub fn is_hollow(expr: &Expr) -> bool {
+    match expr {
+        Expr::Array(array) => array.elem.iter().all(is_hollow),
+        Expr::Nested(inner) => is_hollow(inner),
+        _ => false,
+    }
+}
+
 /// Whether a cast to the type cuts or fills texts.
 fn is_bounded(data_type: &DataType) -> bool {
     match data_type {

@@ -323,6 +323,14 @@ fn casts(expr: &mut Expr) -> Result<()> {
             array: false,
             ..
         } => {
+            if let Expr::Cast { expr: array, .. } = expr
+                && arrays::is_hollow(array)
+            {
+                **array = Expr::Array(ast::Array {
+                    elem: Vec::new(),
+                    named: true,
+                });
+            }
             let restriction = moments::take_restriction(expr)?;
             match arrays::cast(expr)? {
                 Some(array) => *expr = array,

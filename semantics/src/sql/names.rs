@@ -120,7 +120,7 @@ fn is_column(expr: &Expr) -> bool {
 pub(super) fn folded(ident: &Ident) -> String {
     match ident.quote_style {
         Some(_) => ident.value.clone(),
-        None => ident.value.to_lowercase(),
+        None => ident.value.to_ascii_lowercase(),
     }
 }
 
