@@ -26,7 +26,7 @@ use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::expr::{Alias, Case};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, disjunction, split_binary_owned};
-use datafusion::logical_expr::{BinaryExpr, Cast, Expr, Filter, LogicalPlan, Operator, lit};
+use datafusion::logical_expr::{BinaryExpr, Cast, Expr, Filter, Join, LogicalPlan, Operator, lit};
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
 /// The most nodes of a guarded value.
@@ -79,15 +79,7 @@ impl OptimizerRule for GuardFallible {
                 let filter = Filter::try_new(guarded.data, filter.input)?;
                 Ok(Transformed::yes(LogicalPlan::Filter(filter)))
             }
-            LogicalPlan::Join(mut join) => {
-                let Some(filter) = join.filter.take() else {
-                    return Ok(Transformed::no(LogicalPlan::Join(join)));
-                };
-                guard(filter, Place::Condition)?.map_data(|filter| {
-                    join.filter = Some(filter);
-                    Ok(LogicalPlan::Join(join))
-                })
-            }
+            LogicalPlan::Join(join) => guard_join(join),
             LogicalPlan::Projection(_)
             | LogicalPlan::Aggregate(_)
             | LogicalPlan::Window(_)
@@ -107,6 +99,27 @@ impl OptimizerRule for GuardFallible {
             other => Ok(Transformed::no(other)),
         }
     }
+}
+
+/// Guards a join's condition, and the keys that are compared for equality.
+fn guard_join(mut join: Join) -> Result<Transformed<LogicalPlan>> {
+    let mut changed = false;
+    if let Some(filter) = join.filter.take() {
+        let guarded = guard(filter, Place::Condition)?;
+        changed |= guarded.transformed;
+        join.filter = Some(guarded.data);
+    }
+    for (left, right) in &mut join.on {
+        for key in [left, right] {
+            let guarded = guard(std::mem::take(key), Place::Value)?;
+            changed |= guarded.transformed;
+            *key = guarded.data;
+        }
+    }
+    Ok(Transformed::new_transformed(
+        LogicalPlan::Join(join),
+        changed,
+    ))
 }
 
 /// The expression with its fallible operands of AND and OR guarded; see the module's header.
