@@ -7,14 +7,15 @@
 //!
 //! ```text
 //! condition (NULL counts as false)
-//!   s AND f      s AND CASE WHEN s THEN f::int8 ELSE 0 END > 0
-//!   s OR f       CASE WHEN s THEN 1 ELSE f::int8 END > 0
+//!   s AND f      s AND CASE WHEN s THEN f::int8 ELSE 0 END = 1
+//!   s OR f       CASE WHEN s THEN 1 ELSE f::int8 END = 1
 //! value
-//!   s AND f      CASE WHEN NOT s THEN 0 ELSE (s AND f)::int8 END > 0
-//!   s OR f       CASE WHEN s THEN 1 ELSE (s OR f)::int8 END > 0
+//!   s AND f      CASE WHEN NOT s THEN 0 ELSE (s AND f)::int8 END = 1
+//!   s OR f       CASE WHEN s THEN 1 ELSE (s OR f)::int8 END = 1
 //! ```
 //!
-//! (DataFusion would simplify a CASE of booleans into a conjunction again.) The first form keeps
+//! (DataFusion would simplify a CASE of booleans into a conjunction again. It does not recognize a
+//! sort by `CASE … END > 0`, because it computes the bounds of `>` and a CASE has none.) The first form keeps
 //! `s` outside of CASE, for scans to take over. The forms of values name an operand twice, so an
 //! expression with volatile operands or subqueries, and one that grows past [`MAX_NODES`], stays as
 //! it is. The rule runs last, when filters are in their final places.
@@ -207,9 +208,9 @@ fn and_condition(early: Vec<Expr>, mut late: Vec<Expr>) -> Option<Expr> {
     match guard {
         Some(guard) => {
             let decided = case(vec![(guard.clone(), decided)], lit(0i8));
-            Some(guard.and(decided.gt(lit(0i8))))
+            Some(guard.and(decided.eq(lit(1i8))))
         }
-        None => Some(decided.gt(lit(0i8))),
+        None => Some(decided.eq(lit(1i8))),
     }
 }
 
@@ -217,7 +218,7 @@ fn or_condition(early: Vec<Expr>, mut late: Vec<Expr>) -> Option<Expr> {
     let last = flag(late.pop()?);
     let guards = disjunction(early).into_iter().chain(late);
     let whens = guards.map(|part| (part, lit(1i8))).collect();
-    Some(case(whens, last).gt(lit(0i8)))
+    Some(case(whens, last).eq(lit(1i8)))
 }
 
 fn value(early: Vec<Expr>, late: Vec<Expr>, op: Operator) -> Option<Expr> {
@@ -236,7 +237,7 @@ fn value(early: Vec<Expr>, late: Vec<Expr>, op: Operator) -> Option<Expr> {
         true => (Expr::Not(Box::new(part)), lit(0i8)),
         false => (part, lit(1i8)),
     });
-    let guarded = case(whens.collect(), flag(all)).gt(lit(0i8));
+    let guarded = case(whens.collect(), flag(all)).eq(lit(1i8));
     (nodes(&guarded) <= MAX_NODES).then_some(guarded)
 }
 
@@ -254,13 +255,13 @@ fn case(whens: Vec<(Expr, Expr)>, otherwise: Expr) -> Expr {
 fn is_guarded(part: &Expr) -> bool {
     let Expr::BinaryExpr(BinaryExpr {
         left,
-        op: Operator::Gt,
+        op: Operator::Eq,
         right,
     }) = part
     else {
         return false;
     };
-    let is_flag = matches!(right.as_ref(), Expr::Literal(ScalarValue::Int8(Some(0)), _));
+    let is_flag = matches!(right.as_ref(), Expr::Literal(ScalarValue::Int8(Some(1)), _));
     is_flag && matches!(left.as_ref(), Expr::Case(_) | Expr::Cast(_))
 }
 

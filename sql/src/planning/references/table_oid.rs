@@ -46,7 +46,7 @@ fn expand_table(factor: &mut TableFactor, row_ids: &Qualifiers) -> Result<Column
     if hidden::asks(row_ids, &fold(&called.name)) {
         // No other table of the query has this alias: `_rowid` is asked from this one alone.
         let inner = Ident::with_quote('"', "table of tableoid");
-        items.push_str(&format!(", {inner}.{ROW_ID}"));
+        items.push_str(&format!(", {inner}.{ROW_ID} AS {ROW_ID}"));
         *alias = Some(TableAlias {
             name: inner,
             ..called.clone()
