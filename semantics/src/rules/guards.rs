@@ -14,8 +14,7 @@
 //!   s OR f       CASE WHEN s THEN 1 ELSE (s OR f)::int8 END = 1
 //! ```
 //!
-//! (DataFusion would simplify a CASE of booleans into a conjunction again. It does not recognize a
-//! sort by `CASE … END > 0`, because it computes the bounds of `>` and a CASE has none.) The first form keeps
+//! (DataFusion would simplify a CASE of booleans into a conjunction again.) The first form keeps
 //! `s` outside of CASE, for scans to take over. The forms of values name an operand twice, so an
 //! expression with volatile operands or subqueries, and one that grows past [`MAX_NODES`], stays as
 //! it is. The rule runs last, when filters are in their final places.
