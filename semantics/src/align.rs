@@ -6,11 +6,12 @@
 //! text expressions, also folded ones, are `Utf8View`.
 //!
 //! Beside a float every number becomes double precision, or real among the alternatives of one
-//! result, as in PostgreSQL (DataFusion would make the float a decimal). A numeric literal beside a numeric column takes the column's type if that
-//! is exact, so that the scan sees the column without a cast. Literals beside char(n) are padded to
-//! n. A bigint beside a numeric becomes a numeric. Numerics may need more than 38 digits to keep
-//! all digits on both sides of the point. They become numerics of 38 digits with the longest
-//! fraction, and a value that is too large is an error.
+//! result, as in PostgreSQL (DataFusion would make the float a decimal). A numeric literal beside
+//! a numeric column takes the column's type if that is exact, so that the scan sees the column
+//! without a cast. Literals beside char(n) are padded to n. A bigint beside a numeric becomes a
+//! numeric. Numerics may need more than 38 digits to keep all digits on both sides of the point.
+//! They become numerics of 38 digits with the longest fraction, and a value that is too large is
+//! an error.
 
 use super::cast::{Mode, cast_expression, list_from_text, literal_shape};
 use super::decimal::{MAX_DIGITS, Shape, digits, power_of_ten, widest_numeric};

@@ -1,9 +1,11 @@
-//! Computes the sort and partition keys of windows and the sort keys of aggregates in a projection
-//! below them.
+//! Computes keys in a projection below the node that sorts or partitions by them: those of sorts,
+//! windows and aggregates.
 //!
-//! DataFusion computes the bounds of a key's parts while it looks for the key in its input's order.
-//! It has no bounds for functions and CASE, gives up at a comparison of them, and refuses the plan:
-//! `rank() OVER (ORDER BY x + 1 > 2)`. A column as the key has no parts.
+//! DataFusion computes the bounds of a key's parts while it looks for the key in its input's
+//! order. It has no bounds for functions and CASE, gives up at a comparison of them, and refuses
+//! the plan: `ORDER BY x + 1 > 2` over several partitions, `rank() OVER (ORDER BY x + 1 > 2)`. A
+//! column as the key has no parts. A key without comparison stays, because an index may have its
+//! order.
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, Result};
@@ -29,16 +31,21 @@ impl OptimizerRule for KeysBelow {
         plan: LogicalPlan,
         _config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
-        let input = match &plan {
-            LogicalPlan::Window(window) => window.input.clone(),
-            LogicalPlan::Aggregate(aggregate) => aggregate.input.clone(),
+        let (input, sorts) = match &plan {
+            LogicalPlan::Sort(sort) => (sort.input.clone(), true),
+            LogicalPlan::Window(window) => (window.input.clone(), false),
+            LogicalPlan::Aggregate(aggregate) => (aggregate.input.clone(), false),
             _ => return Ok(Transformed::no(plan)),
         };
         let shown = plan.schema().columns().into_iter().map(Expr::Column);
         let shown: Vec<Expr> = shown.collect();
         let names = NamePreserver::new(&plan);
         let mut keys = Vec::new();
-        let plan = plan.map_expressions(|expr| {
+        let plan = plan.map_expressions(|mut expr| {
+            if sorts {
+                let changed = replace(&mut expr, &mut keys);
+                return Ok(Transformed::new_transformed(expr, changed));
+            }
             let name = names.save(&expr);
             let replaced = with_columns(expr, &mut keys);
             Ok(match replaced.transformed {
@@ -66,16 +73,6 @@ impl OptimizerRule for KeysBelow {
 /// A call of a window or aggregate function with columns as its keys, which it adds to `keys`.
 fn with_columns(expr: Expr, keys: &mut Vec<Expr>) -> Transformed<Expr> {
     let mut changed = false;
-    let mut replace = |key: &mut Expr| {
-        if is_computed(key) {
-            let column = Expr::Column(Column::new_unqualified(name_of(key)));
-            let key = std::mem::replace(key, column);
-            if !keys.contains(&key) {
-                keys.push(key);
-            }
-            changed = true;
-        }
-    };
     let expr = match expr {
         Expr::Alias(alias) => {
             return with_columns(*alias.expr.clone(), keys).update_data(|inner| {
@@ -87,14 +84,16 @@ fn with_columns(expr: Expr, keys: &mut Vec<Expr>) -> Transformed<Expr> {
         }
         Expr::WindowFunction(mut call) => {
             let params = &mut call.params;
-            params.partition_by.iter_mut().for_each(&mut replace);
             let order_by = params.order_by.iter_mut().map(|key| &mut key.expr);
-            order_by.for_each(&mut replace);
+            for key in params.partition_by.iter_mut().chain(order_by) {
+                changed |= replace(key, keys);
+            }
             Expr::WindowFunction(call)
         }
         Expr::AggregateFunction(mut call) => {
-            let order_by = call.params.order_by.iter_mut().map(|key| &mut key.expr);
-            order_by.for_each(&mut replace);
+            for key in &mut call.params.order_by {
+                changed |= replace(&mut key.expr, keys);
+            }
             Expr::AggregateFunction(call)
         }
         other => other,
@@ -102,10 +101,24 @@ fn with_columns(expr: Expr, keys: &mut Vec<Expr>) -> Transformed<Expr> {
     Transformed::new_transformed(expr, changed)
 }
 
+/// Replaces a key by the column of its name if DataFusion could fail to find it.
+fn replace(key: &mut Expr, keys: &mut Vec<Expr>) -> bool {
+    if !is_computed(key) {
+        return false;
+    }
+    let column = Expr::Column(Column::new_unqualified(name_of(key)));
+    let key = std::mem::replace(key, column);
+    if !keys.contains(&key) {
+        keys.push(key);
+    }
+    true
+}
+
 /// Whether DataFusion could fail to find the key in an order.
 fn is_computed(key: &Expr) -> bool {
-    key.exists(|part| Ok(matches!(part, Expr::ScalarFunction(_) | Expr::Case(_))))
-        .unwrap_or(true)
+    let has = |wanted: fn(&Expr) -> bool| key.exists(|part| Ok(wanted(part))).unwrap_or(true);
+    has(|part| matches!(part, Expr::ScalarFunction(_) | Expr::Case(_)))
+        && has(|part| matches!(part, Expr::BinaryExpr(_)))
 }
 
 /// The name of a key's column, which no user can write.

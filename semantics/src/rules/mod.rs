@@ -3,10 +3,10 @@
 //! Order: [`ColumnsOfGroupingSets`] runs before any rule that rewrites expressions.
 //! [`ResolveLiterals`] runs before DataFusion's type coercion, which must see typed operands;
 //! [`Casts`] runs after it, so that it also handles inserted casts. [`CompareDates`] and
-//! [`GuardFallible`] are optimizer rules, the latter the last one, behind [`KeysBelow`]. [`Simplify`],
-//! [`PushDownConditions`], [`DistinctAggregates`], [`LateralJoins`] and [`DistinctRows`] replace
-//! DataFusion's rules of the same names, which are wrong for some statements. [`hide_false_keys`]
-//! adds rules around the rules that use keys.
+//! [`GuardFallible`] are optimizer rules, the latter the last one, behind [`KeysBelow`].
+//! [`Simplify`], [`PushDownConditions`], [`DistinctAggregates`], [`LateralJoins`] and
+//! [`DistinctRows`] replace DataFusion's rules of the same names, which are wrong for some
+//! statements. [`hide_false_keys`] adds rules around the rules that use keys.
 
 mod alternatives;
 mod casts;

@@ -80,7 +80,8 @@ pub(super) fn named_cast(expr: &mut Expr) {
     *expr = call(CAST_AS, vec![operand, null]);
 }
 
-/// Undoes [`super::moments::interval`] for a frame bound, where DataFusion requires the literal itself.
+/// Undoes [`super::moments::interval`] for a frame bound, where DataFusion requires the literal
+/// itself.
 pub(super) fn plain_interval(expr: &mut Expr) {
     let Expr::Cast {
         expr: text,

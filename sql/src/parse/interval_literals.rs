@@ -1,4 +1,5 @@
-//! `INTERVAL(3) '1.5 seconds'`: the parser would leave the precision out. The literal becomes a cast.
+//! `INTERVAL(3) '1.5 seconds'`: the parser would leave the precision out. The literal becomes a
+//! cast.
 
 use datafusion::sql::sqlparser::ast::{CastKind, DataType, Expr};
 use datafusion::sql::sqlparser::keywords::Keyword;

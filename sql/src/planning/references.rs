@@ -5,7 +5,8 @@
 //! refused.
 //!
 //! Before that, [`qualifiers`] gives tables the names by which their columns are found,
-//! [`table_oid`] replaces the hidden column `tableoid`, and [`merged`] the columns that joins merge.
+//! [`table_oid`] replaces the hidden column `tableoid`, and [`merged`] the columns that joins
+//! merge.
 
 pub(crate) mod cte_scopes;
 mod hidden;
