@@ -5,12 +5,13 @@
 //! invalid string is refused with that type's error. In DataFusion an unknown is a `Utf8` literal;
 //! text expressions, also folded ones, are `Utf8View`.
 //!
-//! Beside a float every number becomes double precision, as in PostgreSQL (DataFusion would make
-//! the float a decimal). A numeric literal beside a numeric column takes the column's type if that
-//! is exact, so that the scan sees the column without a cast. Literals beside char(n) are padded to
-//! n. A bigint beside a numeric becomes a numeric. Numerics may need more than 38 digits to keep
-//! all digits on both sides of the point. They become numerics of 38 digits with the longest
-//! fraction, and a value that is too large is an error.
+//! Beside a float every number becomes double precision, or real among the alternatives of one
+//! result, as in PostgreSQL (DataFusion would make the float a decimal). A numeric literal beside
+//! a numeric column takes the column's type if that is exact, so that the scan sees the column
+//! without a cast. Literals beside char(n) are padded to n. A bigint beside a numeric becomes a
+//! numeric. Numerics may need more than 38 digits to keep all digits on both sides of the point.
+//! They become numerics of 38 digits with the longest fraction, and a value that is too large is
+//! an error.
 
 use super::cast::{Mode, cast_expression, list_from_text, literal_shape};
 use super::decimal::{MAX_DIGITS, Shape, digits, power_of_ten, widest_numeric};
@@ -99,8 +100,26 @@ pub fn for_union(exprs: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
             operand.cast(SqlType::Json)?;
         }
     }
+    unify_reals(&mut operands)?;
     unify(&mut operands)?;
     Ok(operands.into_iter().map(|o| o.expr).collect())
+}
+
+/// Alternatives that are reals and exact numbers are reals. Only a comparison of them is made in
+/// double precision.
+fn unify_reals(operands: &mut [Operand]) -> Result<()> {
+    let typed = || operands.iter().filter(|o| o.is_typed());
+    let has = |t: DataType| typed().any(|o| o.data_type == t);
+    if !has(DataType::Float32)
+        || has(DataType::Float64)
+        || !typed().all(|o| o.data_type.is_numeric())
+    {
+        return Ok(());
+    }
+    operands
+        .iter_mut()
+        .filter(|o| o.is_typed() && o.data_type != DataType::Float32)
+        .try_for_each(|o| o.cast(SqlType::Real))
 }
 
 /// Whether alternatives of one result are json, which the Arrow type does not show.

@@ -67,6 +67,8 @@ impl ExprPlanner for OperatorPlanner {
                 expr.right = pattern(expr.right);
                 Ok(PlannerResult::Original(expr))
             }
+            BinaryOperator::PGBitwiseShiftLeft => shift(expr, Operator::BitwiseShiftLeft, schema),
+            BinaryOperator::PGBitwiseShiftRight => shift(expr, Operator::BitwiseShiftRight, schema),
             BinaryOperator::AtArrow | BinaryOperator::ArrowAt => contained(expr, schema),
             BinaryOperator::Arrow => Ok(json(expr, functions::json_get)),
             BinaryOperator::LongArrow => Ok(json(expr, functions::json_get_text)),
@@ -97,6 +99,26 @@ impl ExprPlanner for OperatorPlanner {
             (value, _) => Ok(PlannerResult::Original(value.into_iter().collect())),
         }
     }
+}
+
+/// A shift of a smallint stays a smallint, whatever the type of the distance.
+fn shift(
+    expr: RawBinaryExpr,
+    op: Operator,
+    schema: &DFSchema,
+) -> Result<PlannerResult<RawBinaryExpr>> {
+    if operand_type(&expr.left, schema)? != DataType::Int16 {
+        return Ok(PlannerResult::Original(expr));
+    }
+    let wide = cast_expression(
+        expr.left,
+        &DataType::Int16,
+        SqlType::Integer,
+        Mode::Explicit,
+    )?;
+    let shifted = Expr::BinaryExpr(BinaryExpr::new(Box::new(wide), op, Box::new(expr.right)));
+    let shifted = cast_expression(shifted, &DataType::Int32, SqlType::SmallInt, Mode::Explicit)?;
+    Ok(PlannerResult::Planned(shifted))
 }
 
 /// IS [NOT] DISTINCT FROM, which requires an `=` for its operands.

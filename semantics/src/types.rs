@@ -89,16 +89,26 @@ pub fn sql_name(data_type: &DataType) -> String {
 }
 
 /// A type in SQL syntax. `Ok(None)` for `numeric` without precision, whose shape depends on its
-/// operand; 0A000 or 42704 for types that do not exist here.
+/// operand; 0A000 or 42704 for types that do not exist here. The types of moments have no precision
+/// and no fields here: casts to them take these away before ([`crate::sql`]).
 pub fn from_ast(ast: &AstType) -> strandline_base::Result<Option<SqlType>> {
     Ok(Some(match ast {
         AstType::Boolean | AstType::Bool => SqlType::Boolean,
-        AstType::SmallInt(_) | AstType::Int2(_) => SqlType::SmallInt,
-        AstType::Int(_) | AstType::Integer(_) | AstType::Int4(_) => SqlType::Integer,
-        AstType::BigInt(_) | AstType::Int8(_) => SqlType::BigInt,
+        AstType::SmallInt(None) | AstType::Int2(None) => SqlType::SmallInt,
+        AstType::Int(None) | AstType::Integer(None) | AstType::Int4(None) => SqlType::Integer,
+        AstType::BigInt(None) | AstType::Int8(None) => SqlType::BigInt,
+        AstType::SmallInt(_)
+        | AstType::Int2(_)
+        | AstType::Int(_)
+        | AstType::Integer(_)
+        | AstType::Int4(_)
+        | AstType::BigInt(_)
+        | AstType::Int8(_) => return Err(no_modifier(&ast.to_string())),
         AstType::Real | AstType::Float4 => SqlType::Real,
         AstType::Float(info) => float(info)?,
-        AstType::Float8 | AstType::DoublePrecision | AstType::Double(_) => SqlType::Double,
+        AstType::Float8 | AstType::DoublePrecision | AstType::Double(ExactNumberInfo::None) => {
+            SqlType::Double
+        }
         AstType::Numeric(info) | AstType::Decimal(info) | AstType::Dec(info) => {
             return numeric(info);
         }
@@ -114,11 +124,13 @@ pub fn from_ast(ast: &AstType) -> strandline_base::Result<Option<SqlType>> {
         }
         AstType::Bytea => SqlType::Bytea,
         AstType::Date => SqlType::Date,
-        AstType::Time(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => SqlType::Time,
-        AstType::Timestamp(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+        AstType::Time(None | Some(6), TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+            SqlType::Time
+        }
+        AstType::Timestamp(None | Some(6), TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
             SqlType::Timestamp
         }
-        AstType::Timestamp(..) => SqlType::TimestampTz,
+        AstType::Timestamp(None | Some(6), _) => SqlType::TimestampTz,
         AstType::Interval {
             fields: None,
             precision: None | Some(6),
@@ -131,9 +143,10 @@ pub fn from_ast(ast: &AstType) -> strandline_base::Result<Option<SqlType>> {
 }
 
 /// PostgreSQL's types that do not exist here and that the parser does not know.
-const REFUSED: [&str; 53] = [
+const REFUSED: [&str; 54] = [
     "bpchar",
     "box",
+    "cid",
     "cidr",
     "circle",
     "inet",
@@ -196,7 +209,10 @@ fn custom(name: &str, modifiers: &[String]) -> strandline_base::Result<SqlType> 
         ("serial" | "serial4", []) => Ok(SqlType::Integer),
         ("bigserial" | "serial8", []) => Ok(SqlType::BigInt),
         ("name" | "\"char\"" | "cstring" | "pg_node_tree" | "aclitem", []) => Ok(SqlType::Text),
-        ("oid" | "xid" | "cid", []) => Ok(SqlType::Integer),
+        ("oid" | "xid", []) => Ok(SqlType::Integer),
+        ("text" | "name" | "oid" | "xid" | "cstring" | "\"char\"", [_, ..]) => {
+            Err(no_modifier(name))
+        }
         (known, _) if REFUSED.contains(&known) => {
             Err(Error::unsupported(format!("type {known} is not supported")))
         }
@@ -205,6 +221,15 @@ fn custom(name: &str, modifiers: &[String]) -> strandline_base::Result<SqlType> 
             format!("type \"{unknown}\" does not exist"),
         )),
     }
+}
+
+/// 42601: `int(3)`.
+fn no_modifier(name: &str) -> Error {
+    let name = name.split('(').next().unwrap_or(name).to_ascii_lowercase();
+    Error::invalid(
+        SqlState::SYNTAX_ERROR,
+        format!("type modifier is not allowed for type \"{name}\""),
+    )
 }
 
 fn float(info: &ExactNumberInfo) -> strandline_base::Result<SqlType> {
@@ -245,14 +270,20 @@ fn numeric(info: &ExactNumberInfo) -> strandline_base::Result<Option<SqlType>> {
 
 fn characters(length: &Option<CharacterLength>) -> strandline_base::Result<Option<u32>> {
     match length {
-        None | Some(CharacterLength::Max) => Ok(None),
-        Some(CharacterLength::IntegerLength { length, .. }) => match u32::try_from(*length) {
-            Ok(n) if (1..=10_485_760).contains(&n) => Ok(Some(n)),
-            _ => Err(Error::invalid(
-                SqlState::INVALID_PARAMETER_VALUE,
-                format!("length for type varchar must be between 1 and 10485760, not {length}"),
-            )),
-        },
+        None => Ok(None),
+        Some(CharacterLength::IntegerLength { length, unit: None }) => {
+            match u32::try_from(*length) {
+                Ok(n) if (1..=10_485_760).contains(&n) => Ok(Some(n)),
+                _ => Err(Error::invalid(
+                    SqlState::INVALID_PARAMETER_VALUE,
+                    format!("length for type varchar must be between 1 and 10485760, not {length}"),
+                )),
+            }
+        }
+        Some(other) => Err(Error::invalid(
+            SqlState::SYNTAX_ERROR,
+            format!("a length is a number of characters, not {other}"),
+        )),
     }
 }
 

@@ -121,20 +121,25 @@ fn unit_scale(unit: Option<Unit>) -> u8 {
     match unit {
         Some(Unit::Milliseconds) => 3,
         Some(Unit::Second | Unit::Epoch) | None => 6,
-        Some(Unit::Julian) => 10,
+        Some(Unit::Julian) => 20,
         _ => 0,
     }
 }
 
-fn extract_type(_: &[DataType], literals: &[Option<&ScalarValue>]) -> Result<DataType> {
+fn extract_type(types: &[DataType], literals: &[Option<&ScalarValue>]) -> Result<DataType> {
     let name = literals
         .first()
         .copied()
         .flatten()
         .and_then(|v| v.try_as_str())
         .flatten();
-    let scale = unit_scale(name.and_then(unit));
-    let precision = if scale == 10 { 30 } else { 18 };
+    let unit = name.and_then(unit);
+    let scale = match (unit, types.get(1)) {
+        // A whole day.
+        (Some(Unit::Julian), Some(DataType::Date32)) => 0,
+        _ => unit_scale(unit),
+    };
+    let precision = if scale > 6 { 38 } else { 18 };
     Ok(Shape::new(precision, scale).data_type())
 }
 
@@ -156,7 +161,19 @@ fn extracted(call: &Call) -> Result<ArrayRef> {
 
 fn parted(call: &Call) -> Result<ArrayRef> {
     let known = call.constant_text(0).and_then(unit);
-    call.map::<Float64Type>(|row| Ok(part(call, known, row, 6)?.map(|v| v as f64 / 1e6)))
+    call.map::<Float64Type>(|row| {
+        // Six digits do not hold the part of a day.
+        let is_julian = match known {
+            Some(known) => known == Unit::Julian,
+            None => unit(call.text(0).value(row)) == Some(Unit::Julian),
+        };
+        if is_julian && matches!(call.arrays[1].data_type(), DataType::Timestamp(..)) {
+            let (days, time) = split_micros(call.micros(1, row));
+            let days = day_part(Unit::Julian, days) as f64;
+            return Ok(Some(days + time as f64 / DAY as f64));
+        }
+        Ok(part(call, known, row, 6)?.map(|v| v as f64 / 1e6))
+    })
 }
 
 /// One row's part times 10^scale. `known` is the unit if it is the same for all rows.
@@ -213,7 +230,10 @@ fn part(call: &Call, known: Option<Unit>, row: usize, scale: u8) -> Result<Optio
                 (Unit::Epoch, _) => micros(moment),
                 (Unit::Offset, _) if zone.is_some() => 0,
                 (Unit::Offset, _) => return Err(no_such_unit(unit, type_name)),
-                (Unit::Julian, _) => raised(day_part(unit, days)) + raised(time) / i128::from(DAY),
+                (Unit::Julian, _) => {
+                    let time = crate::decimal::divide_rounded(raised(time), i128::from(DAY));
+                    raised(day_part(unit, days)) + time
+                }
                 (_, Some(Part::Whole(v))) => raised(v),
                 (_, Some(Part::Micros(v))) => micros(v),
                 (unit, None) => raised(day_part(unit, days)),
@@ -320,8 +340,7 @@ fn date_trunc() -> Function {
     };
     let interval = |call: &Call| {
         call.map::<IntervalMonthDayNanoType>(|row| {
-            let unit = unit_or_fault(call.text(0).value(row), "interval")?;
-            truncated_interval(unit, call.interval(1, row)).map(Some)
+            interval_to(call.text(0).value(row), call.interval(1, row)).map(Some)
         })
     };
     Function::new(
@@ -371,6 +390,11 @@ fn truncated(unit: Unit, micros: i64) -> Result<i64> {
         other => return Err(no_such_unit(other, "timestamp")),
     };
     start.checked_mul(DAY).ok_or_else(timestamp_out_of_range)
+}
+
+/// The interval up to a named unit.
+pub(super) fn interval_to(name: &str, value: IntervalMonthDayNano) -> Result<IntervalMonthDayNano> {
+    truncated_interval(unit_or_fault(name, "interval")?, value)
 }
 
 fn truncated_interval(unit: Unit, value: IntervalMonthDayNano) -> Result<IntervalMonthDayNano> {

@@ -37,6 +37,7 @@ mod text;
 pub use make_interval::NAMES as MAKE_INTERVAL_NAMES;
 pub use overload::Function;
 pub use regular::translated as translated_pattern;
+pub use rounding::restricted_interval;
 pub use subscripts::{ITEM as ARRAY_ITEM, PART as ARRAY_PART};
 pub use system_types::SYSTEM_TYPES;
 

@@ -1,6 +1,7 @@
 //! `round_moment(x, p)`: a time, timestamp or interval rounded to `p` digits of a second, like a
 //! cast to `timestamp(p)`.
 
+use super::date_units::interval_to;
 use super::overload::Parameter::{Bigint, Interval, Time, Timestamp, TimestampTz};
 use super::overload::{Call, Function, Overload};
 use crate::calendar::timestamp_out_of_range;
@@ -38,7 +39,10 @@ pub fn functions() -> Vec<Function> {
 
 /// The microseconds of the last kept digit.
 fn unit(call: &Call, row: usize) -> i64 {
-    let digits = call.bigint(1).value(row);
+    unit_of(call.bigint(1).value(row))
+}
+
+fn unit_of(digits: i64) -> i64 {
     10i64.pow(6 - digits.clamp(0, 6) as u32)
 }
 
@@ -58,13 +62,28 @@ fn micros<P: ArrowPrimitiveType<Native = i64>>(call: &Call) -> Result<ArrayRef> 
 
 fn interval(call: &Call) -> Result<ArrayRef> {
     call.map::<IntervalMonthDayNanoType>(|row| {
-        let value = call.interval(0, row);
-        let nanos = rounded(value.nanoseconds, unit(call, row) * 1_000);
-        let nanos = nanos.ok_or_else(timestamp_out_of_range)?;
-        Ok(Some(IntervalMonthDayNano::new(
-            value.months,
-            value.days,
-            nanos,
-        )))
+        rounded_interval(call.interval(0, row), call.bigint(1).value(row)).map(Some)
     })
+}
+
+fn rounded_interval(value: IntervalMonthDayNano, digits: i64) -> Result<IntervalMonthDayNano> {
+    let nanos = rounded(value.nanoseconds, unit_of(digits) * 1_000);
+    let nanos = nanos.ok_or_else(timestamp_out_of_range)?;
+    Ok(IntervalMonthDayNano::new(value.months, value.days, nanos))
+}
+
+/// The interval up to a named unit, with the given digits of a second.
+pub fn restricted_interval(
+    value: IntervalMonthDayNano,
+    unit: Option<&str>,
+    digits: Option<u64>,
+) -> Result<IntervalMonthDayNano> {
+    let value = match unit {
+        Some(unit) => interval_to(unit, value)?,
+        None => value,
+    };
+    match digits {
+        Some(digits) => rounded_interval(value, digits as i64),
+        None => Ok(value),
+    }
 }

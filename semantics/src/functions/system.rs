@@ -2,7 +2,7 @@
 
 use super::overload::Parameter::Any;
 use super::overload::{Call, Function, Overload};
-use crate::types::{sql_name, sql_type_of};
+use crate::types::{PG_TYPE_KEY, sql_name, sql_type_of};
 use datafusion::arrow::array::{
     Array, ArrayRef, FixedSizeBinaryBuilder, Int32Array, StringViewArray,
 };
@@ -67,6 +67,9 @@ fn version(call: &Call) -> Result<ArrayRef> {
 
 fn type_of(call: &Call) -> Result<ArrayRef> {
     let field = &call.fields[0];
+    if let Some(name) = field.metadata().get(PG_TYPE_KEY) {
+        return everywhere(call, name);
+    }
     let name = match sql_type_of(field) {
         Some(SqlType::Numeric { .. }) => "numeric".to_string(),
         Some(SqlType::Varchar(_)) => "character varying".to_string(),

@@ -1,4 +1,4 @@
-//! Casts to types of PostgreSQL's system tables: `oid`, `xid`, `cid`, `name` and `"char"`. Their
+//! Casts to types of PostgreSQL's system tables: `oid`, `xid`, `name` and `"char"`. Their
 //! fields have the type's name as metadata.
 
 use crate::cast::{Mode, cast_array};
@@ -16,10 +16,9 @@ use std::sync::Arc;
 use strandline_base::{SqlState, SqlType};
 
 /// The types and the functions that cast to them.
-pub const SYSTEM_TYPES: [(&str, &str); 5] = [
+pub const SYSTEM_TYPES: [(&str, &str); 4] = [
     ("oid", "oidin"),
     ("xid", "xidin"),
-    ("cid", "cidin"),
     ("name", "namein"),
     ("\"char\"", "charin"),
 ];

@@ -7,11 +7,11 @@
 //!
 //! ```text
 //! condition (NULL counts as false)
-//!   s AND f      s AND CASE WHEN s THEN f::int8 ELSE 0 END > 0
-//!   s OR f       CASE WHEN s THEN 1 ELSE f::int8 END > 0
+//!   s AND f      s AND CASE WHEN s THEN f::int8 ELSE 0 END = 1
+//!   s OR f       CASE WHEN s THEN 1 ELSE f::int8 END = 1
 //! value
-//!   s AND f      CASE WHEN NOT s THEN 0 ELSE (s AND f)::int8 END > 0
-//!   s OR f       CASE WHEN s THEN 1 ELSE (s OR f)::int8 END > 0
+//!   s AND f      CASE WHEN NOT s THEN 0 ELSE (s AND f)::int8 END = 1
+//!   s OR f       CASE WHEN s THEN 1 ELSE (s OR f)::int8 END = 1
 //! ```
 //!
 //! (DataFusion would simplify a CASE of booleans into a conjunction again.) The first form keeps
@@ -27,7 +27,7 @@ use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::expr::{Alias, Case};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, disjunction, split_binary_owned};
-use datafusion::logical_expr::{BinaryExpr, Cast, Expr, Filter, LogicalPlan, Operator, lit};
+use datafusion::logical_expr::{BinaryExpr, Cast, Expr, Filter, Join, LogicalPlan, Operator, lit};
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
 /// The most nodes of a guarded value.
@@ -83,15 +83,7 @@ impl OptimizerRule for GuardFallible {
                 let filter = Filter::try_new(guarded.data, filter.input)?;
                 Ok(Transformed::yes(LogicalPlan::Filter(filter)))
             }
-            LogicalPlan::Join(mut join) => {
-                let Some(filter) = join.filter.take() else {
-                    return Ok(Transformed::no(LogicalPlan::Join(join)));
-                };
-                guard(filter, Place::Condition)?.map_data(|filter| {
-                    join.filter = Some(filter);
-                    Ok(LogicalPlan::Join(join))
-                })
-            }
+            LogicalPlan::Join(join) => guard_join(join),
             LogicalPlan::Projection(_)
             | LogicalPlan::Aggregate(_)
             | LogicalPlan::Window(_)
@@ -111,6 +103,27 @@ impl OptimizerRule for GuardFallible {
             other => Ok(Transformed::no(other)),
         }
     }
+}
+
+/// Guards a join's condition, and the keys that are compared for equality.
+fn guard_join(mut join: Join) -> Result<Transformed<LogicalPlan>> {
+    let mut changed = false;
+    if let Some(filter) = join.filter.take() {
+        let guarded = guard(filter, Place::Condition)?;
+        changed |= guarded.transformed;
+        join.filter = Some(guarded.data);
+    }
+    for (left, right) in &mut join.on {
+        for key in [left, right] {
+            let guarded = guard(std::mem::take(key), Place::Value)?;
+            changed |= guarded.transformed;
+            *key = guarded.data;
+        }
+    }
+    Ok(Transformed::new_transformed(
+        LogicalPlan::Join(join),
+        changed,
+    ))
 }
 
 /// The expression with its fallible operands of AND and OR guarded; see the module's header.
@@ -198,9 +211,9 @@ fn and_condition(early: Vec<Expr>, mut late: Vec<Expr>) -> Option<Expr> {
     match guard {
         Some(guard) => {
             let decided = case(vec![(guard.clone(), decided)], lit(0i8));
-            Some(guard.and(decided.gt(lit(0i8))))
+            Some(guard.and(decided.eq(lit(1i8))))
         }
-        None => Some(decided.gt(lit(0i8))),
+        None => Some(decided.eq(lit(1i8))),
     }
 }
 
@@ -208,7 +221,7 @@ fn or_condition(early: Vec<Expr>, mut late: Vec<Expr>) -> Option<Expr> {
     let last = flag(late.pop()?);
     let guards = disjunction(early).into_iter().chain(late);
     let whens = guards.map(|part| (part, lit(1i8))).collect();
-    Some(case(whens, last).gt(lit(0i8)))
+    Some(case(whens, last).eq(lit(1i8)))
 }
 
 fn value(early: Vec<Expr>, late: Vec<Expr>, op: Operator) -> Option<Expr> {
@@ -227,7 +240,7 @@ fn value(early: Vec<Expr>, late: Vec<Expr>, op: Operator) -> Option<Expr> {
         true => (Expr::Not(Box::new(part)), lit(0i8)),
         false => (part, lit(1i8)),
     });
-    let guarded = case(whens.collect(), flag(all)).gt(lit(0i8));
+    let guarded = case(whens.collect(), flag(all)).eq(lit(1i8));
     (nodes(&guarded) <= MAX_NODES).then_some(guarded)
 }
 
@@ -245,13 +258,13 @@ fn case(whens: Vec<(Expr, Expr)>, otherwise: Expr) -> Expr {
 fn is_guarded(part: &Expr) -> bool {
     let Expr::BinaryExpr(BinaryExpr {
         left,
-        op: Operator::Gt,
+        op: Operator::Eq,
         right,
     }) = part
     else {
         return false;
     };
-    let is_flag = matches!(right.as_ref(), Expr::Literal(ScalarValue::Int8(Some(0)), _));
+    let is_flag = matches!(right.as_ref(), Expr::Literal(ScalarValue::Int8(Some(1)), _));
     is_flag && matches!(left.as_ref(), Expr::Case(_) | Expr::Cast(_))
 }
 

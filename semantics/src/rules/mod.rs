@@ -3,10 +3,10 @@
 //! Order: [`ColumnsOfGroupingSets`] runs before any rule that rewrites expressions.
 //! [`ResolveLiterals`] runs before DataFusion's type coercion, which must see typed operands;
 //! [`Casts`] runs after it, so that it also handles inserted casts. [`CompareDates`] and
-//! [`GuardFallible`] are optimizer rules, the latter the last one. [`Simplify`],
-//! [`PushDownConditions`], [`DistinctAggregates`], [`LateralJoins`] and [`DistinctRows`] replace
-//! DataFusion's rules of the same names, which are wrong for some statements. [`hide_false_keys`]
-//! adds rules around the rules that use keys.
+//! [`GuardFallible`] are optimizer rules, the latter the last one, behind [`KeysBelow`].
+//! [`Simplify`], [`PushDownConditions`], [`DistinctAggregates`], [`LateralJoins`] and
+//! [`DistinctRows`] replace DataFusion's rules of the same names, which are wrong for some
+//! statements. [`hide_false_keys`] adds rules around the rules that use keys.
 
 mod alternatives;
 mod casts;
@@ -17,6 +17,7 @@ mod groups;
 mod guards;
 mod in_lists;
 mod keys;
+mod keys_below;
 mod lateral;
 mod lateral_rows;
 mod literals;
@@ -35,6 +36,7 @@ pub use guards::{GuardFallible, Place, guard};
 use in_lists::Simplify;
 use keys::DistinctRows;
 pub use keys::{KeylessRelations, hide_false_keys};
+pub use keys_below::KeysBelow;
 use lateral::LateralJoins;
 pub use lateral::only_equalities;
 pub use literals::ResolveLiterals;

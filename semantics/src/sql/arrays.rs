@@ -5,13 +5,13 @@
 //! DataFusion counts negative ones from an array's end.
 
 use super::cast_syntax::cast as cast_to;
-use super::{calls, numbers};
+use super::{calls, moments, numbers};
 use crate::functions::{ARRAY_ITEM, ARRAY_PART};
 use crate::text::array::{self, Item};
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, Array, ArrayElemTypeDef, BinaryOperator, DataType, Expr, Subscript, Value,
 };
-use strandline_base::Result;
+use strandline_base::{Error, Result};
 
 /// An array's text as a written array; `None` if the text is not an array.
 pub fn written(text: &Expr, item: Option<&DataType>) -> Result<Option<Expr>> {
@@ -21,10 +21,10 @@ pub fn written(text: &Expr, item: Option<&DataType>) -> Result<Option<Expr>> {
     let Value::SingleQuotedString(text) = &value.value else {
         return Ok(None);
     };
-    Ok(Some(of_items(array::items(text)?, item)))
+    of_items(array::items(text)?, item).map(Some)
 }
 
-fn of_items(items: Vec<Item>, item: Option<&DataType>) -> Expr {
+fn of_items(items: Vec<Item>, item: Option<&DataType>) -> Result<Expr> {
     let elem = items.into_iter().map(|read| {
         let value = match read {
             Item::Array(inner) => return of_items(inner, item),
@@ -33,18 +33,21 @@ fn of_items(items: Vec<Item>, item: Option<&DataType>) -> Expr {
         };
         let value = Expr::Value(value.into());
         match item {
-            Some(item) => cast_to(value, item.clone()),
-            None => value,
+            Some(item) => moments::restricted_cast(value, item),
+            None => Ok(value),
         }
     });
-    Expr::Array(Array {
-        elem: elem.collect(),
+    Ok(Expr::Array(Array {
+        elem: elem.collect::<Result<_>>()?,
         named: true,
-    })
+    }))
 }
 
 /// `'{1,2}'::t[]` as a written array; `None` for other casts, and without items, which determine
 /// the array's type.
+///
+/// # Errors
+/// 0A000 for items of a bounded length unless the array is written.
 pub fn cast(expr: &Expr) -> Result<Option<Expr>> {
     let Expr::Cast {
         expr: text,
@@ -54,8 +57,34 @@ pub fn cast(expr: &Expr) -> Result<Option<Expr>> {
     else {
         return Ok(None);
     };
+    if is_bounded(item) && !matches!(text.as_ref(), Expr::Value(_)) {
+        return Err(
+            Error::unsupported(format!("a cast of an array to {item}[] is not supported"))
+                .with_hint("Cast to text[], or the items one by one."),
+        );
+    }
     let array = written(text, Some(item))?;
     Ok(array.filter(|array| !matches!(array, Expr::Array(items) if items.elem.is_empty())))
+}
+
+/// A written array of nothing but empty arrays, which is an empty array.
+pub fn is_hollow(expr: &Expr) -> bool {
+    match expr {
+        Expr::Array(array) => array.elem.iter().all(is_hollow),
+        Expr::Nested(inner) => is_hollow(inner),
+        _ => false,
+    }
+}
+
+/// Whether a cast to the type cuts or fills texts.
+fn is_bounded(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Varchar(length)
+        | DataType::CharacterVarying(length)
+        | DataType::CharVarying(length) => length.is_some(),
+        DataType::Char(_) | DataType::Character(_) => true,
+        _ => false,
+    }
 }
 
 /// `left op a join left op b …`, as a balanced tree.

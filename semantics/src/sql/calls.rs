@@ -6,9 +6,8 @@ use crate::cast::CAST_AS;
 use crate::functions::MAKE_INTERVAL_NAMES;
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
-    self, CaseWhen, DataType, DateTimeField, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentList, FunctionArguments, Ident, ObjectName, Value, WindowFrameBound,
-    WindowSpec, WindowType,
+    self, CaseWhen, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+    FunctionArguments, Ident, ObjectName, Value, WindowFrameBound, WindowSpec, WindowType,
 };
 use strandline_base::{Error, Result, SqlState};
 
@@ -81,54 +80,8 @@ pub(super) fn named_cast(expr: &mut Expr) {
     *expr = call(CAST_AS, vec![operand, null]);
 }
 
-/// `INTERVAL 'text' [unit [TO unit]]` as a cast of the text, which our input function reads,
-/// truncated to the last unit.
-pub(super) fn interval(expr: &mut Expr) {
-    let Expr::Interval(interval) = expr else {
-        return;
-    };
-    numbers::restore(&mut interval.value);
-    let Expr::Value(value) = interval.value.as_ref() else {
-        return;
-    };
-    let Value::SingleQuotedString(text) = &value.value else {
-        return;
-    };
-    let unit = interval
-        .last_field
-        .as_ref()
-        .or(interval.leading_field.as_ref());
-    let unit = unit.map(|unit| unit.to_string().to_ascii_lowercase());
-    let is_number = text.trim().parse::<f64>().is_ok();
-    let from_minutes = interval.last_field.is_some()
-        && interval.leading_field == Some(DateTimeField::Minute)
-        && text.matches(':').count() == 1;
-    let text = match &unit {
-        Some(unit) if is_number => format!("{text} {unit}"),
-        _ if from_minutes && text.trim().starts_with('-') => {
-            format!("-00:{}", text.trim().trim_start_matches('-'))
-        }
-        _ if from_minutes => format!("00:{}", text.trim()),
-        _ => text.clone(),
-    };
-    let text = Expr::Value(Value::SingleQuotedString(text).into());
-    let whole = cast(
-        text,
-        DataType::Interval {
-            fields: None,
-            precision: None,
-        },
-    );
-    *expr = match unit {
-        Some(unit) if !is_number && unit != "second" => {
-            let unit = Expr::Value(Value::SingleQuotedString(unit).into());
-            call("date_trunc", vec![unit, whole])
-        }
-        _ => whole,
-    };
-}
-
-/// Undoes [`interval`] for a frame bound, where DataFusion requires the literal itself.
+/// Undoes [`super::moments::interval`] for a frame bound, where DataFusion requires the literal
+/// itself.
 pub(super) fn plain_interval(expr: &mut Expr) {
     let Expr::Cast {
         expr: text,

@@ -47,7 +47,7 @@ pub(super) fn expression(expr: &mut Expr) {
             if let [AccessExpr::Dot(Expr::Identifier(field))] = access_chain.as_slice() {
                 let name = match field.quote_style {
                     Some(_) => field.value.clone(),
-                    None => field.value.to_lowercase(),
+                    None => field.value.to_ascii_lowercase(),
                 };
                 let name = Expr::Value(Value::SingleQuotedString(name).into());
                 let root = std::mem::replace(root.as_mut(), Expr::Value(Value::Null.into()));

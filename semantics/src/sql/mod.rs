@@ -9,8 +9,8 @@
 //!   the analyzer turns them into casts again.
 //! * Comparisons of rows become comparisons of their columns ([`rows`]).
 //! * `x op ANY (array)` and ALL become lists or calls of our functions ([`arrays`]).
-//! * `x::timestamp(3)` rounds ([`moments`]).
-//! * `INTERVAL '…' unit`, `AT TIME ZONE`, `SIMILAR TO` become casts and calls of our functions;
+//! * `x::timestamp(3)` rounds, and `INTERVAL '…' unit` becomes a cast ([`moments`]).
+//! * `AT TIME ZONE`, `SIMILAR TO` become casts and calls of our functions;
 //!   window functions that number rows return bigint.
 //! * `generate_series` in a SELECT list makes rows ([`series`]).
 //! * `unnest` in FROM accepts arguments from tables on its left, and WITH ORDINALITY ([`unnest`]).
@@ -46,7 +46,7 @@ pub use cast_syntax::cast;
 pub use names::{column_name, output_schema, renamed};
 
 use crate::set_operations;
-use calls::{call, function, interval, last_name, named_cast, plain_frame};
+use calls::{call, function, last_name, named_cast, plain_frame};
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, CastKind, Expr, GroupByExpr, Ident, LimitClause, Query, Select,
     TableAliasColumnDef, TableFactor, UnaryOperator, Value, VisitMut, VisitorMut,
@@ -325,15 +325,23 @@ fn casts(expr: &mut Expr) -> Result<()> {
             array: false,
             ..
         } => {
-            let digits = moments::take_precision(expr)?;
+            if let Expr::Cast { expr: array, .. } = expr
+                && arrays::is_hollow(array)
+            {
+                **array = Expr::Array(ast::Array {
+                    elem: Vec::new(),
+                    named: true,
+                });
+            }
+            let restriction = moments::take_restriction(expr)?;
             match arrays::cast(expr)? {
                 Some(array) => *expr = array,
                 None => named_cast(expr),
             }
-            moments::round(expr, digits);
+            moments::restrict(expr, restriction);
         }
         Expr::TypedString(_) => {
-            let typed = moments::typed_with_precision(expr);
+            let typed = moments::restricted_literal_cast(expr);
             if let Some(cast) = typed.or_else(|| cast_syntax::char_literal(expr)) {
                 *expr = cast;
                 return expression(expr);
@@ -367,7 +375,7 @@ fn expression(expr: &mut Expr) -> Result<()> {
             }
         }
         Expr::Cast { .. } | Expr::TypedString(_) => return casts(expr),
-        Expr::Interval(_) => interval(expr),
+        Expr::Interval(_) => return moments::interval(expr),
         Expr::AtTimeZone {
             timestamp,
             time_zone,
@@ -412,7 +420,10 @@ fn expression(expr: &mut Expr) -> Result<()> {
                 *expr = condition;
             }
         }
-        Expr::Function(_) => return function(expr),
+        Expr::Function(_) => {
+            moments::round_current(expr)?;
+            return function(expr);
+        }
         Expr::Identifier(name) if names::is_function(name) => {
             *expr = call(&name.value.to_ascii_lowercase(), Vec::new());
         }

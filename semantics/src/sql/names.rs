@@ -9,8 +9,8 @@ use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, DataType, Expr, Ident, Query, Select, SelectItem, SetExpr, TimezoneInfo,
-    TrimWhereField, Value,
+    AccessExpr, DataType, Expr, Ident, Query, Select, SelectItem, SelectItemQualifiedWildcardKind,
+    SetExpr, TimezoneInfo, TrimWhereField, Value,
 };
 use futures::StreamExt;
 use std::collections::HashMap;
@@ -87,16 +87,17 @@ fn distinguish_from_wildcards(items: &mut [SelectItem]) {
     for item in items.iter() {
         match item {
             SelectItem::Wildcard(_) => all = true,
-            SelectItem::QualifiedWildcard(kind, _) => tables.push(kind.to_string()),
+            SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
+                tables.extend(name.0.last().and_then(|part| part.as_ident()).map(folded))
+            }
             _ => {}
         }
     }
     let is_covered = |expr: &Expr| match expr {
         Expr::Identifier(_) => all,
         Expr::CompoundIdentifier(parts) => {
-            let table = parts[..parts.len() - 1].iter().map(Ident::to_string);
-            let table = format!("{}.*", table.collect::<Vec<_>>().join("."));
-            all || tables.contains(&table)
+            let table = parts.iter().rev().nth(1).map(folded);
+            all || table.is_some_and(|table| tables.contains(&table))
         }
         _ => false,
     };
@@ -119,7 +120,7 @@ fn is_column(expr: &Expr) -> bool {
 pub(super) fn folded(ident: &Ident) -> String {
     match ident.quote_style {
         Some(_) => ident.value.clone(),
-        None => ident.value.to_lowercase(),
+        None => ident.value.to_ascii_lowercase(),
     }
 }
 

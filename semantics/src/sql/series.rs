@@ -3,13 +3,14 @@
 //! rows are made as they are read.
 
 use super::calls::{call, last_name};
-use crate::sql::walk::any_expression;
+use crate::sql::walk::{any_expression, walk};
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArguments, GroupByExpr, Ident, Select, SelectItem, SetExpr, Statement,
-    TableFactor, TableFunctionArgs, TableWithJoins, Visit,
+    Expr, FunctionArguments, GroupByExpr, Ident, Query, Select, SelectItem, SetExpr, Statement,
+    TableFactor, TableFunctionArgs, TableWithJoins, Visit, Visitor,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
+use std::ops::ControlFlow;
 use strandline_base::{Error, Result};
 
 const NAME: &str = "generate_series";
@@ -22,6 +23,17 @@ const TABLE: &str = "generate_series\u{1f}";
 /// # Errors
 /// 0A000 where the rows would be made too early: with `*`, grouping or window functions.
 pub fn expand(select: &mut Select) -> Result<()> {
+    let mut nested = Nested::default();
+    for expr in select.projection.iter().filter_map(expression) {
+        nested.found -= usize::from(arguments(expr).is_some()) as isize;
+        let _ = walk(expr, &mut nested);
+    }
+    if nested.found > 0 {
+        return Err(Error::unsupported(
+            "generate_series within an expression of a SELECT list is not supported",
+        )
+        .with_hint("Put it into FROM: SELECT g + 1 FROM generate_series(1, 3) AS g."));
+    }
     let mut calls: Vec<FunctionArguments> = select
         .projection
         .iter()
@@ -58,6 +70,34 @@ pub fn expand(select: &mut Select) -> Result<()> {
     }
     select.from.extend(constant.and_then(table));
     Ok(())
+}
+
+/// Counts the calls of the function outside of subqueries.
+#[derive(Default)]
+struct Nested {
+    depth: usize,
+    found: isize,
+}
+
+impl Visitor for Nested {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        if self.depth == 0 && !matches!(expr, Expr::Nested(_)) && arguments(expr).is_some() {
+            self.found += 1;
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 fn expression(item: &SelectItem) -> Option<&Expr> {

@@ -2,7 +2,8 @@
 //!
 //! Input: `1 year 2 mons -3 days 04:05:06.7`, `1.5 hours`, `2 weeks ago`, `@ 1 minute`, SQL's `1-2
 //! 3 4:05:06`, ISO 8601's `P1Y2M3DT4H5M6.7S`. A fraction of a unit spills into smaller units; a
-//! month has 30 days. Output: PostgreSQL's default style.
+//! month has 30 days. A type with fields, such as `interval minute to second`, gives a meaning to
+//! numbers without a unit ([`Reading`]). Output: PostgreSQL's default style.
 
 use super::temporal::{parse_fraction, write_seconds};
 use super::trim;
@@ -16,6 +17,21 @@ fn bad_format(input: &str) -> Error {
         format!("invalid input syntax for type interval: \"{input}\""),
     )
 }
+
+/// The meaning of numbers without a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// the unit of a last number without one
+    pub bare: &'static str,
+    /// whether `1:02` is minutes and seconds
+    pub minutes_first: bool,
+}
+
+/// The reading of plain `interval`.
+pub const PLAIN: Reading = Reading {
+    bare: "second",
+    minutes_first: false,
+};
 
 /// The sums of the fields, wide enough not to overflow.
 #[derive(Default)]
@@ -109,15 +125,20 @@ fn micros_of(number: &str, each: i64) -> Option<i128> {
 
 /// An interval.
 pub fn parse_interval(input: &str) -> Result<Interval, Error> {
+    parse_interval_as(input, PLAIN)
+}
+
+/// An interval of a type with fields.
+pub fn parse_interval_as(input: &str, reading: Reading) -> Result<Interval, Error> {
     let text = trim(input).to_ascii_lowercase();
     let sums = match text.strip_prefix('p') {
         Some(iso) => parse_iso(iso),
-        None => parse_words(&text),
+        None => parse_words(&text, reading),
     };
     sums.ok_or_else(|| bad_format(input))?.finish(input)
 }
 
-fn parse_words(text: &str) -> Option<Sums> {
+fn parse_words(text: &str, reading: Reading) -> Option<Sums> {
     let tokens = tokens(text)?;
     let mut sums = Sums::default();
     let mut rest = tokens.as_slice();
@@ -135,7 +156,7 @@ fn parse_words(text: &str) -> Option<Sums> {
     while let Some((first, tail)) = rest.split_first() {
         rest = tail;
         if first.contains(':') {
-            sums.micros += parse_clock(first)?;
+            sums.micros += parse_clock(first, reading)?;
         } else if is_year_month(first) {
             let (years, months) = first.rsplit_once('-')?;
             let sign = if years.starts_with('-') { "-" } else { "" };
@@ -146,10 +167,12 @@ fn parse_words(text: &str) -> Option<Sums> {
         {
             sums.add(first, unit(name)?)?;
             rest = tail;
-        } else if rest.first().is_some_and(|t| t.contains(':')) {
+        } else if rest.first().is_some_and(|t| t.contains(':'))
+            || rest.len() == 1 && reading.bare == "hour"
+        {
             sums.add(first, Unit::Days(1.0))?;
         } else if rest.is_empty() {
-            sums.add(first, Unit::Micros(SECOND))?;
+            sums.add(first, unit(reading.bare)?)?;
         } else {
             return None;
         }
@@ -191,19 +214,22 @@ fn is_year_month(token: &str) -> bool {
         .is_some_and(|(y, m)| !y.is_empty() && !m.is_empty())
 }
 
-/// `-4:05:06.7` or `4:05` in microseconds.
-fn parse_clock(token: &str) -> Option<i128> {
+/// `-4:05:06.7` or `4:05` in microseconds. With a fraction, two fields are minutes and seconds.
+fn parse_clock(token: &str, reading: Reading) -> Option<i128> {
     let (sign, body) = match token.strip_prefix('-') {
         Some(rest) => (-1, rest),
         None => (1, token.strip_prefix('+').unwrap_or(token)),
     };
     let fields: Vec<&str> = body.split(':').collect();
-    let hours = fields.first()?.parse::<i64>().ok()?;
-    let (minutes, seconds) = match fields[..] {
-        [_, minutes] => (minutes, "0"),
-        [_, minutes, seconds] => (minutes, seconds),
+    let (hours, minutes, seconds) = match fields[..] {
+        [minutes, seconds] if reading.minutes_first || seconds.contains('.') => {
+            ("0", minutes, seconds)
+        }
+        [hours, minutes] => (hours, minutes, "0"),
+        [hours, minutes, seconds] => (hours, minutes, seconds),
         _ => return None,
     };
+    let hours = hours.parse::<i64>().ok()?;
     let minutes = minutes
         .parse::<i64>()
         .ok()

@@ -16,7 +16,7 @@ mod write;
 
 pub use escape::with_backslashes;
 pub use utf8::{invalid_sequence, utf8};
-pub use write::{ValueWriter, write_value};
+pub use write::{ValueWriter, interval_of, write_value};
 
 use strandline_base::{Error, SqlState};
 

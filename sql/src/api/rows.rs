@@ -7,6 +7,7 @@
 //! once, and its locks end.
 
 use crate::backends::acting::Acting;
+use crate::catalogs::lookup;
 use crate::execution::row_checks::CheckSet;
 use crate::execution::row_values::{check_value, identity, not_null};
 use crate::parse::names;
@@ -42,13 +43,16 @@ impl TableHandle {
     pub(crate) fn find(session: &Session, name: &str) -> Result<Self> {
         let parsed = crate::parse::object_name(name)?;
         let default_schema = &session.template.config_options().catalog.default_schema;
-        let (schema, table) = names::qualified(&parsed, default_schema)?;
+        let (schema, table) = lookup::existing(&parsed, default_schema)?;
         let catalog = match &session.open {
             Some(open) => open.transaction.catalog(),
             None => session.shared.db.catalog(),
         };
         let found = catalog.table(&schema, &table).cloned();
-        let table = found.ok_or_else(|| names::undefined_table(&schema, &table))?;
+        let Some(table) = found else {
+            lookup::refuse_system(&schema, &table)?;
+            return Err(names::undefined_table(&schema, &table));
+        };
         if let Some(acting) = Acting::of(&session.template, &catalog) {
             acting.require_on(&table, Privileges::ALL_ON_ROWS)?;
         }

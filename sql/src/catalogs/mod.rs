@@ -2,6 +2,7 @@
 //! counters of `strandline_stats()`. They read the engine's catalog and the registry of backends.
 
 pub(crate) mod information_schema;
+pub(crate) mod lookup;
 pub(crate) mod pg_catalog;
 pub(crate) mod statistics;
 

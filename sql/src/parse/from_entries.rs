@@ -83,7 +83,7 @@ pub(super) fn word(token: &TokenWithSpan) -> Option<&Word> {
 
 pub(super) fn is_word(token: &TokenWithSpan, name: &str) -> bool {
     word(token).is_some_and(|word| match word.quote_style {
-        None => word.value.to_lowercase() == name,
+        None => word.value.to_ascii_lowercase() == name,
         Some(_) => word.value == name,
     })
 }

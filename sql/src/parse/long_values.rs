@@ -21,7 +21,7 @@ use strandline_base::Result;
 /// Bytes from which a text is long.
 pub(super) const LONG_BYTES: usize = 256 << 10;
 /// The least bytes of the rows of a piece, without its last row.
-const PIECE_BYTES: usize = 128 << 10;
+pub(super) const PIECE_BYTES: usize = 128 << 10;
 /// The text before the rows of a piece when they are parsed.
 const VALUES: &str = "VALUES ";
 

@@ -13,6 +13,7 @@ mod from_entries;
 mod identity_options;
 pub(crate) mod index_names;
 pub(crate) mod index_statements;
+mod interval_literals;
 pub(crate) mod lifted_literals;
 mod literals;
 pub mod locking_clauses;
@@ -101,6 +102,9 @@ impl Dialect for OurDialect {
                 false => Expr::IsDistinctFrom(operands.0, operands.1),
             }
         }))
+    }
+    fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+        interval_literals::parse(parser)
     }
     fn parse_statement(&self, parser: &mut Parser) -> Option<Result<Statement, ParserError>> {
         index_statements::parse(parser)

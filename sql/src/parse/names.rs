@@ -1,4 +1,5 @@
-//! Names in SQL text: unquoted identifiers fold to lower case, quoted ones do not. A table's name
+//! Names in SQL text: unquoted identifiers fold to lower case, quoted ones do not. As in PostgreSQL
+//! only ASCII letters fold. A table's name
 //! is `[database.]schema.table`, or a bare name in the default schema.
 
 use datafusion::sql::sqlparser::ast::Expr;
@@ -21,7 +22,7 @@ pub const TABLE_OID: &str = "tableoid";
 pub fn fold(ident: &Ident) -> String {
     match ident.quote_style {
         Some(_) => ident.value.clone(),
-        None => ident.value.to_lowercase(),
+        None => ident.value.to_ascii_lowercase(),
     }
 }
 

@@ -195,6 +195,16 @@ impl StatementCatalog {
     ) -> Result<LogicalPlan> {
         let facts = QueryFacts::of(query);
         let mut query = query.clone();
+        let default_schema = &state.config_options().catalog.default_schema;
+        if facts.names_system_table {
+            // The query of a view in another schema than the session's.
+            let config = self.scope.template.config_options();
+            let is_elsewhere = *default_schema != config.catalog.default_schema;
+            references::system_names::qualify(&mut query, |name| {
+                is_elsewhere || self.is_relation(default_schema, name)
+            });
+        }
+        references::qualifiers::resolve(&mut query, default_schema)?;
         let locks = match facts.locking_clause {
             Some(_) => locking::take(&mut query)?,
             None => Vec::new(),
@@ -206,15 +216,6 @@ impl StatementCatalog {
         let mut relations: Vec<_> = locks.iter().flat_map(|l| l.relations.clone()).collect();
         if self.scope.locks_rows {
             locking::relations_of(&query, &mut relations);
-        }
-        let default_schema = &state.config_options().catalog.default_schema;
-        if facts.names_system_table {
-            // The query of a view in another schema than the session's.
-            let config = self.scope.template.config_options();
-            let is_elsewhere = *default_schema != config.catalog.default_schema;
-            references::system_names::qualify(&mut query, |name| {
-                is_elsewhere || self.is_relation(default_schema, name)
-            });
         }
         let relations = relations.iter();
         let relations = relations.map(|name| names::qualified(name, default_schema));

@@ -7,8 +7,8 @@
 //! planner.
 
 use crate::backends::acting::Acting;
+use crate::catalogs::lookup;
 use crate::catalogs::pg_catalog::display;
-use crate::catalogs::{information_schema, pg_catalog};
 use crate::parse;
 use crate::parse::names;
 use crate::parse::params;
@@ -173,12 +173,10 @@ impl StatementContext {
         &self.template().runtime_env().memory_pool
     }
 
-    /// Resolves a table name; errors as PostgreSQL does (42P01; 42809 for a view).
+    /// Resolves a table name; errors as PostgreSQL does (42P01; 42809 for a view; 42501 for a
+    /// system table).
     pub fn resolve_table(&self, name: &ast::ObjectName) -> Result<Arc<TableDef>> {
-        let (mut schema, table) = names::qualified(name, &self.default_schema)?;
-        if name.0.len() == 1 && pg_catalog::has(&table) {
-            schema = pg_catalog::PG_CATALOG.to_string();
-        }
+        let (schema, table) = lookup::existing(name, &self.default_schema)?;
         if let Some(found) = self.catalog.table(&schema, &table) {
             return Ok(found.clone());
         }
@@ -189,14 +187,9 @@ impl StatementContext {
             )
             .with_detail("It is a view; views are not updatable."));
         }
+        lookup::refuse_system(&schema, &table)?;
         if self.catalog.schemas.contains_key(&schema) || schema == names::PUBLIC {
             Err(names::undefined_table(&schema, &table))
-        } else if schema == pg_catalog::PG_CATALOG || information_schema::is_system_schema(&schema)
-        {
-            Err(Error::invalid(
-                SqlState("42501"),
-                format!("\"{schema}.{table}\" is a system view and cannot be changed"),
-            ))
         } else {
             Err(names::undefined_schema(&schema))
         }

@@ -4,11 +4,13 @@
 //! name. Clauses that DataFusion would silently ignore (`FOR UPDATE`, `TABLESAMPLE`, hints) are
 //! refused.
 //!
-//! Before that, [`table_oid`] replaces the hidden column `tableoid`, and [`merged`] the columns
-//! that joins merge.
+//! Before that, [`qualifiers`] gives tables the names by which their columns are found,
+//! [`table_oid`] replaces the hidden column `tableoid`, and [`merged`] the columns that joins
+//! merge.
 
 mod hidden;
 pub(crate) mod merged;
+pub(crate) mod qualifiers;
 mod refuse;
 mod row_id;
 pub(crate) mod system_names;

@@ -4,6 +4,7 @@
 
 use super::Session;
 use crate::backends::acting::Acting;
+use crate::catalogs::lookup;
 use crate::parse::names;
 use crate::values::summary::Summary;
 use datafusion::sql::sqlparser::ast::{Lock, LockTableMode, ObjectName};
@@ -91,14 +92,17 @@ impl Session {
 
     /// The table or view that a name means, and its name.
     fn relation(&self, name: &ObjectName) -> Result<(Object, String)> {
-        let (schema, name) = names::qualified(name, &self.settings.search_path)?;
+        let (schema, name) = lookup::existing(name, &self.settings.search_path)?;
         let catalog = self.catalog();
         if let Some(table) = catalog.table(&schema, &name) {
             return Ok((Object::Table(table.id), name));
         }
         match catalog.view(&schema, &name) {
             Some(_) => Ok((Object::View(schema, name.clone()), name)),
-            None => Err(names::undefined_table(&schema, &name)),
+            None => {
+                lookup::refuse_system(&schema, &name)?;
+                Err(names::undefined_table(&schema, &name))
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::parse::place;
 use crate::planning::query_facts::QueryFacts;
 use crate::statements::plan_cache::PlanSlot;
 use datafusion::execution::memory_pool::MemoryReservation;
-use datafusion::sql::sqlparser::ast::{DataType, Query, Statement as Parsed};
+use datafusion::sql::sqlparser::ast::{DataType, ExactNumberInfo, Query, Statement as Parsed};
 use datafusion::sql::sqlparser::tokenizer::Location;
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
@@ -48,6 +48,7 @@ pub struct PreparedStatement {
 impl PreparedStatement {
     pub(crate) fn new(sql: &str, mut statement: Parsed, types: Vec<DataType>) -> Result<Self> {
         let parameters = params::highest(&mut statement)?.max(types.len());
+        let types: Vec<_> = types.into_iter().map(without_modifiers).collect();
         let is_array = |t: &DataType| matches!(t, DataType::Array(_)).then(|| t.clone());
         let declared: Vec<_> = types.iter().map(is_array).collect();
         arrays::declare(&mut statement, &declared);
@@ -226,5 +227,25 @@ impl PreparedStatement {
     /// The number of parameters.
     pub fn parameter_count(&self) -> usize {
         self.parameters
+    }
+}
+
+/// The type of a parameter: PREPARE ignores lengths and digits, as PostgreSQL does. `char(n)` keeps
+/// its blanks, by which it equals columns of the type.
+fn without_modifiers(declared: DataType) -> DataType {
+    match declared {
+        DataType::Varchar(_) | DataType::CharacterVarying(_) | DataType::CharVarying(_) => {
+            DataType::Varchar(None)
+        }
+        DataType::Numeric(_) | DataType::Decimal(_) | DataType::Dec(_) => {
+            DataType::Numeric(ExactNumberInfo::None)
+        }
+        DataType::Time(_, zone) => DataType::Time(None, zone),
+        DataType::Timestamp(_, zone) => DataType::Timestamp(None, zone),
+        DataType::Interval { .. } => DataType::Interval {
+            fields: None,
+            precision: None,
+        },
+        other => other,
     }
 }

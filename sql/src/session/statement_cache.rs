@@ -2,7 +2,8 @@
 //!
 //! A text is kept once for each declaration of its parameter types. From their second text on,
 //! statements that differ only in literals share one text with parameters. A cache that is full, by
-//! number or by bytes, is cleared: frequent texts return at once.
+//! number or by bytes, is cleared: frequent texts return at once. A text that is long enough to
+//! reserve memory is not kept, because its reservation would last as long.
 
 use super::arrays::ParameterType;
 use super::prepared::PreparedStatement;
@@ -17,8 +18,6 @@ use strandline_base::Result;
 
 /// The most statements of each map.
 const STATEMENTS: usize = 512;
-/// Bytes of the longest text that is kept. Longer texts are bulk INSERTs and do not repeat.
-const LONGEST: usize = 64 << 10;
 /// Bytes of all kept texts. A parsed statement takes up to about 70 times the bytes of its text.
 const TEXT_BYTES: usize = 512 << 10;
 
@@ -111,8 +110,9 @@ impl StatementCache {
         statistics.parsed();
         let memory = text_memory::reserve(sql, pool)?;
         let parsed = crate::parse::statement(sql)?;
+        let is_kept = memory.is_none();
         let statement = Arc::new(PreparedStatement::plain(sql, parsed)?.with_memory(memory));
-        if sql.len() <= LONGEST {
+        if is_kept {
             self.make_room(sql);
             self.plain.insert(sql.to_string(), statement.clone());
         }
@@ -135,8 +135,9 @@ impl StatementCache {
         let memory = text_memory::reserve(sql, pool)?;
         let parsed = crate::parse::statement(sql)?;
         let statement = PreparedStatement::typed(sql, parsed, declared)?;
+        let is_kept = memory.is_none();
         let statement = Arc::new(statement.with_memory(memory));
-        if sql.len() <= LONGEST {
+        if is_kept {
             self.make_room(sql);
             self.typed.insert(key, statement.clone());
         }
@@ -172,8 +173,8 @@ mod tests {
         let statistics = StatementStatistics::default();
         let pool: Arc<dyn MemoryPool> = Arc::new(UnboundedMemoryPool::default());
         let mut cache = StatementCache::default();
-        for n in 0..60 {
-            let sql = format!("SELECT {n}, '{}'", "x".repeat(30_000));
+        for n in 0..120 {
+            let sql = format!("SELECT {n}, '{}'", "x".repeat(15_000));
             cache.plain(&sql, &statistics, &pool).expect("parses");
             assert!(cache.known(&sql).is_some(), "the newest is kept");
             cache.typed(&sql, &[], &statistics, &pool).expect("parses");

@@ -26,13 +26,20 @@ pub(crate) fn reserve(
             "the statement's text needs more memory than memory_bytes leaves to queries",
         )
         .with_detail(format!(
-            "Parsing and planning these {} MB of text may need {} MB.",
-            sql.len() >> 20,
-            bytes >> 20
+            "Parsing and planning these {} of text may need {}.",
+            shown(sql.len()),
+            shown(bytes)
         ))
         .with_hint(
             "Load rows with COPY, pass a list as one parameter (= ANY ($1)), or raise \
              memory_bytes when opening the database.",
         )),
+    }
+}
+
+fn shown(bytes: usize) -> String {
+    match bytes >> 20 {
+        0 => format!("{} kB", bytes >> 10),
+        megabytes => format!("{megabytes} MB"),
     }
 }

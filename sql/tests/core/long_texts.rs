@@ -39,3 +39,45 @@ fn a_text_of_too_many_tokens_is_refused() {
         assert_eq!(rows(&mut c, &long), ["3145728"]);
     }
 }
+
+/// An `IN` list of 200 KB takes some 60 MB from parser to result; the pool has 128 MB.
+#[test]
+fn texts_of_many_sessions_share_the_memory() {
+    let database = Database::on_device(Arc::new(MemoryDevice::new()));
+    let database = database.memory_bytes(256 << 20).build().expect("opened");
+    let items: Vec<String> = (100_000..129_000).map(|i| i.to_string()).collect();
+    let list = format!("SELECT 1 WHERE 7 IN ({})", items.join(","));
+    assert!((190 << 10..256 << 10).contains(&list.len()));
+    let mut held = Vec::new();
+    let refused = loop {
+        let mut connection = database.connect();
+        match connection.prepare(&list) {
+            Ok(prepared) => held.push((connection, prepared)),
+            Err(error) => break error,
+        }
+        assert!(held.len() < 20, "nothing is counted");
+    };
+    assert_eq!(refused.sqlstate(), SqlState::OUT_OF_MEMORY);
+    assert!(
+        refused
+            .detail()
+            .is_some_and(|detail| detail.contains("198 kB")),
+        "{:?}",
+        refused.detail()
+    );
+    assert!(!held.is_empty());
+    // Short statements, and an INSERT of rows that fits, go on.
+    let mut c = database.connect();
+    run(&mut c, &["CREATE TABLE t (a int PRIMARY KEY)"]);
+    let values: Vec<String> = (0..10_000).map(|i| format!("({i})")).collect();
+    let insert = format!("INSERT INTO t VALUES {}", values.join(","));
+    drop(held.pop());
+    run(&mut c, &[&insert]);
+    assert_eq!(rows(&mut c, "SELECT count(*) FROM t"), ["10000"]);
+    // What is dropped is given back, also by a session's statements without a name.
+    held.clear();
+    for _ in 0..10 {
+        assert!(rows(&mut c, &list).is_empty());
+        assert!(rows(&mut database.connect(), &list).is_empty());
+    }
+}

@@ -374,7 +374,7 @@ pub(super) fn literal(expr: &ast::Expr, column: &ColumnDef) -> Result<ValuesItem
             data_type,
             ..
         } => {
-            let same = types::from_ast(data_type)? == Some(column.sql_type) && !shortens(data_type);
+            let same = !shortens(data_type) && types::from_ast(data_type)? == Some(column.sql_type);
             match literal(operand, column) {
                 Ok(ValuesItem::Text(text)) if same && is_quoted(operand) => {
                     Ok(ValuesItem::Text(text))

@@ -1,6 +1,6 @@
 //! What a statement is compiled for, and the names that its expressions know.
 
-use crate::catalogs::pg_catalog;
+use crate::catalogs::lookup;
 use crate::parse::names;
 use crate::planning::provider::registered::RegisteredTables;
 use datafusion::sql::sqlparser::ast::{self, Expr, TableFactor};
@@ -74,10 +74,7 @@ impl Scope<'_> {
 
 impl Compiler<'_> {
     pub(super) fn table(&self, name: &ast::ObjectName) -> Option<&Arc<TableDef>> {
-        let (schema, table) = names::qualified(name, self.default_schema).ok()?;
-        if name.0.len() == 1 && pg_catalog::has(&table) {
-            return None;
-        }
+        let (schema, table) = lookup::existing(name, self.default_schema).ok()?;
         match self.registered.get(&table) {
             None => self.catalog.table(&schema, &table),
             Some(_) => None,

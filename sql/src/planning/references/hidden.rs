@@ -8,17 +8,20 @@ use datafusion::sql::sqlparser::ast::{
     ExcludeSelectItem, Expr, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem,
     SelectItemQualifiedWildcardKind, SetExpr, TableFactor, TableWithJoins, VisitorMut,
 };
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use strandline_base::{Error, Result};
 use strandline_semantics::sql::walk::{any_expression, walk_mut};
 
-/// Calls `show` for each table of `query` from which `column` is asked; `show` returns whether the
-/// table now has the column. WITH queries and files are skipped.
+/// The hidden columns that a table now shows.
+pub type Columns = &'static [&'static str];
+
+/// Calls `show` for each table of `query` from which `column` is asked; `show` returns the hidden
+/// columns that the table now has. WITH queries and files are skipped.
 pub fn show(
     query: &mut Query,
     column: &'static str,
-    show: impl FnMut(&mut TableFactor) -> Result<bool>,
+    show: impl FnMut(&mut TableFactor) -> Result<Columns>,
 ) -> Result<()> {
     if mentions(query, column).is_empty() {
         return Ok(());
@@ -41,9 +44,12 @@ struct Walk<S> {
 }
 
 /// The qualifiers of a column in a query; None is the bare name.
-type Qualifiers = HashSet<Option<String>>;
+pub type Qualifiers = HashSet<Option<String>>;
 
-impl<S: FnMut(&mut TableFactor) -> Result<bool>> VisitorMut for Walk<S> {
+/// The tables of a SELECT that show hidden columns, by the name of their qualifier.
+type Shown = HashMap<String, Columns>;
+
+impl<S: FnMut(&mut TableFactor) -> Result<Columns>> VisitorMut for Walk<S> {
     type Break = Error;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
@@ -63,7 +69,7 @@ impl<S: FnMut(&mut TableFactor) -> Result<bool>> VisitorMut for Walk<S> {
     }
 }
 
-impl<S: FnMut(&mut TableFactor) -> Result<bool>> Walk<S> {
+impl<S: FnMut(&mut TableFactor) -> Result<Columns>> Walk<S> {
     fn body(&mut self, body: &mut SetExpr, wanted: &Qualifiers) -> Result<()> {
         match body {
             SetExpr::Select(select) => self.select(select, wanted),
@@ -76,7 +82,7 @@ impl<S: FnMut(&mut TableFactor) -> Result<bool>> Walk<S> {
     }
 
     fn select(&mut self, select: &mut Select, wanted: &Qualifiers) -> Result<()> {
-        let mut shown = HashSet::new();
+        let mut shown = Shown::new();
         for from in &mut select.from {
             self.joined(from, wanted, &mut shown)?;
         }
@@ -84,16 +90,14 @@ impl<S: FnMut(&mut TableFactor) -> Result<bool>> Walk<S> {
             return Ok(());
         }
         let items = &mut select.projection;
-        items
-            .iter_mut()
-            .try_for_each(|item| hide(item, &shown, self.column))
+        items.iter_mut().try_for_each(|item| hide(item, &shown))
     }
 
     fn joined(
         &mut self,
         from: &mut TableWithJoins,
         wanted: &Qualifiers,
-        shown: &mut HashSet<String>,
+        shown: &mut Shown,
     ) -> Result<()> {
         self.factor(&mut from.relation, wanted, shown)?;
         let joins = from.joins.iter_mut();
@@ -106,7 +110,7 @@ impl<S: FnMut(&mut TableFactor) -> Result<bool>> Walk<S> {
         &mut self,
         factor: &mut TableFactor,
         wanted: &Qualifiers,
-        shown: &mut HashSet<String>,
+        shown: &mut Shown,
     ) -> Result<()> {
         let (name, alias) = match factor {
             TableFactor::NestedJoin {
@@ -128,16 +132,19 @@ impl<S: FnMut(&mut TableFactor) -> Result<bool>> Walk<S> {
             return Ok(());
         }
         let called = fold(alias.as_ref().map_or(last, |alias| &alias.name));
-        let is_asked = wanted.contains(&None) || wanted.contains(&Some(called.clone()));
-        if is_asked && (self.show)(factor)? {
-            shown.insert(called);
+        if !asks(wanted, &called) {
+            return Ok(());
+        }
+        let columns = (self.show)(factor)?;
+        if !columns.is_empty() {
+            shown.insert(called, columns);
         }
         Ok(())
     }
 }
 
 /// The qualifiers of `column` in `query`; None is the bare name.
-fn mentions(query: &Query, column: &str) -> Qualifiers {
+pub fn mentions(query: &Query, column: &str) -> Qualifiers {
     let mut found = HashSet::new();
     any_expression(query, |expr| {
         match expr {
@@ -158,27 +165,41 @@ fn mentions(query: &Query, column: &str) -> Qualifiers {
     found
 }
 
-/// Excludes `column`, which the tables `marked` show, from a wildcard.
-fn hide(item: &mut SelectItem, marked: &HashSet<String>, column: &str) -> Result<()> {
-    let options = match item {
-        SelectItem::Wildcard(options) if marked.len() == 1 => options,
-        SelectItem::Wildcard(_) => {
-            return Err(Error::unsupported(format!(
-                "SELECT * together with the {column} of several tables is not supported"
-            ))
-            .with_hint("Name the columns, or write t.* for each table."));
+/// Whether a column with these qualifiers is asked from the table `called`.
+pub fn asks(wanted: &Qualifiers, called: &str) -> bool {
+    wanted.contains(&None) || wanted.contains(&Some(called.to_string()))
+}
+
+/// Excludes from a wildcard the hidden columns that its tables show.
+fn hide(item: &mut SelectItem, shown: &Shown) -> Result<()> {
+    let (options, columns) = match item {
+        SelectItem::Wildcard(options) => {
+            let mut tables = shown.values();
+            match (tables.next(), tables.next()) {
+                (Some(columns), None) if options.opt_exclude.is_none() => (options, columns),
+                _ => {
+                    return Err(Error::unsupported(
+                        "SELECT * together with hidden columns of several tables is not supported",
+                    )
+                    .with_hint("Name the columns, or write t.* for each table."));
+                }
+            }
         }
         SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(of), options) => {
-            match of.0.last() {
-                Some(ObjectNamePart::Identifier(table)) if marked.contains(&fold(table)) => options,
-                _ => return Ok(()),
+            let Some(ObjectNamePart::Identifier(table)) = of.0.last() else {
+                return Ok(());
+            };
+            match shown.get(&fold(table)) {
+                Some(columns) => (options, columns),
+                None => return Ok(()),
             }
         }
         _ => return Ok(()),
     };
     if options.opt_exclude.is_none() && options.opt_except.is_none() {
-        let hidden = ObjectName::from(vec![Ident::new(column)]);
-        options.opt_exclude = Some(ExcludeSelectItem::Single(hidden));
+        let name = |column: &&str| ObjectName::from(vec![Ident::new(*column)]);
+        let hidden = columns.iter().map(name).collect();
+        options.opt_exclude = Some(ExcludeSelectItem::Multiple(hidden));
     }
     Ok(())
 }

@@ -78,10 +78,10 @@ fn set_operations(body: &SetExpr) -> ControlFlow<Error> {
 fn wildcard(options: &WildcardAdditionalOptions) -> ControlFlow<Error> {
     let is_ours = match &options.opt_exclude {
         None => true,
-        Some(ExcludeSelectItem::Single(name)) => {
-            [names::ROW_ID, names::TABLE_OID].contains(&name.to_string().as_str())
-        }
-        Some(_) => false,
+        Some(ExcludeSelectItem::Multiple(columns)) => columns
+            .iter()
+            .all(|name| [names::ROW_ID, names::TABLE_OID].contains(&name.to_string().as_str())),
+        Some(ExcludeSelectItem::Single(_)) => false,
     };
     if !is_ours
         || options.opt_except.is_some()

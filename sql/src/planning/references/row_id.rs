@@ -17,6 +17,6 @@ pub fn mark(query: &mut Query) -> Result<()> {
         if let TableFactor::Table { partitions, .. } = factor {
             partitions.push(Ident::new(MARK));
         }
-        Ok(true)
+        Ok(&[ROW_ID])
     })
 }

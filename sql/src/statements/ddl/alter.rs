@@ -7,6 +7,7 @@ mod rename;
 use super::constraint::{self, Declared};
 use super::constraint_names::undefined_constraint;
 use super::{create_table, dependents, foreign_key, index, verify};
+use crate::catalogs::lookup;
 use crate::parse::names;
 use crate::planning::context::StatementContext;
 use crate::statements::roles;
@@ -48,7 +49,7 @@ pub async fn execute(context: &StatementContext, alter: &AlterTable) -> Result<S
 /// Gives a view to another owner, if that is all that is wanted: PostgreSQL takes ALTER TABLE for
 /// it.
 fn given_view(context: &StatementContext, alter: &AlterTable) -> Result<bool> {
-    let (schema, name) = names::qualified(&alter.name, &context.default_schema)?;
+    let (schema, name) = lookup::existing(&alter.name, &context.default_schema)?;
     match alter.operations.as_slice() {
         [Operation::OwnerTo { new_owner }] if context.catalog.view(&schema, &name).is_some() => {
             roles::give_to(context, &Object::View(schema, name), new_owner)?;

@@ -1,5 +1,6 @@
 //! COMMENT ON.
 
+use crate::catalogs::lookup;
 use crate::parse::names;
 use crate::planning::context::StatementContext;
 use crate::statements::ddl::index;
@@ -49,10 +50,11 @@ pub fn execute(context: &StatementContext, statement: &Parsed) -> Result<Summary
 }
 
 fn table_of(catalog: &Catalog, schema: &str, name: &str) -> Result<TableDef> {
-    let found = catalog.table(schema, name);
-    found
-        .map(|t| TableDef::clone(t))
-        .ok_or_else(|| names::undefined_table(schema, name))
+    if let Some(found) = catalog.table(schema, name) {
+        return Ok(TableDef::clone(found));
+    }
+    lookup::refuse_system(schema, name)?;
+    Err(names::undefined_table(schema, name))
 }
 
 fn on_table(
@@ -61,7 +63,7 @@ fn on_table(
     default_schema: &str,
     comment: Option<String>,
 ) -> Result<()> {
-    let (schema, name) = names::qualified(name, default_schema)?;
+    let (schema, name) = lookup::existing(name, default_schema)?;
     let mut table = table_of(catalog, &schema, &name)?;
     table.comment = comment;
     catalog.put_table(table);
@@ -84,7 +86,7 @@ fn on_column(
             ));
         }
     };
-    let (schema, table) = names::qualified(&table, default_schema)?;
+    let (schema, table) = lookup::existing(&table, default_schema)?;
     let mut table = table_of(catalog, &schema, &table)?;
     let id = table.require_column(&column)?.id;
     for known in &mut table.columns {
@@ -102,12 +104,15 @@ fn on_view(
     default_schema: &str,
     comment: Option<String>,
 ) -> Result<()> {
-    let (schema, name) = names::qualified(name, default_schema)?;
+    let (schema, name) = lookup::existing(name, default_schema)?;
     let known = catalog
         .views
         .iter_mut()
         .find(|v| v.schema == schema && v.name == name);
-    let known = known.ok_or_else(|| names::undefined_table(&schema, &name))?;
+    let Some(known) = known else {
+        lookup::refuse_system(&schema, &name)?;
+        return Err(names::undefined_table(&schema, &name));
+    };
     *known = Arc::new(ViewDef {
         comment,
         ..ViewDef::clone(known)

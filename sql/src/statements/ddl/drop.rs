@@ -1,6 +1,7 @@
 //! DROP TABLE, VIEW, SCHEMA; DROP INDEX is in [`index`].
 
 use super::{dependents, foreign_key, index, relation_names};
+use crate::catalogs::lookup;
 use crate::parse::names;
 use crate::planning::context::StatementContext;
 use crate::values::summary::Summary;
@@ -70,7 +71,7 @@ fn drop_table(
     name: &ObjectName,
     how: Drop,
 ) -> Result<()> {
-    let (schema, table) = names::qualified(name, &context.default_schema)?;
+    let (schema, table) = lookup::existing(name, &context.default_schema)?;
     if let Some(found) = catalog.table(&schema, &table) {
         let id = found.id;
         catalog.tables.remove(&id);
@@ -82,6 +83,7 @@ fn drop_table(
     if is_index(catalog, &schema, &table) {
         return Err(wrong_kind(&table, "table", "DROP INDEX"));
     }
+    lookup::refuse_system(&schema, &table)?;
     missing("table", &table, how)
 }
 
@@ -91,7 +93,7 @@ fn drop_view(
     name: &ObjectName,
     how: Drop,
 ) -> Result<()> {
-    let (schema, view) = names::qualified(name, &context.default_schema)?;
+    let (schema, view) = lookup::existing(name, &context.default_schema)?;
     let before = catalog.views.len();
     catalog
         .views
@@ -105,6 +107,7 @@ fn drop_view(
     if is_index(catalog, &schema, &view) {
         return Err(wrong_kind(&view, "view", "DROP INDEX"));
     }
+    lookup::refuse_system(&schema, &view)?;
     missing("view", &view, how)
 }
 

@@ -3,6 +3,7 @@
 
 use super::constraint_names::{constraint_name, is_constraint, undefined_constraint};
 use super::relation_names;
+use crate::catalogs::lookup;
 use crate::parse::names;
 use crate::planning::context::StatementContext;
 use datafusion::sql::sqlparser::ast::{
@@ -225,11 +226,12 @@ fn referenced(
     table: &TableDef,
     name: &ObjectName,
 ) -> Result<Option<Arc<TableDef>>> {
-    let (schema, parent) = names::qualified(name, &context.default_schema)?;
+    let (schema, parent) = lookup::existing(name, &context.default_schema)?;
     if schema == table.schema && parent == table.name {
         return Ok(None);
     }
     let Some(found) = catalog.table(&schema, &parent) else {
+        lookup::refuse_system(&schema, &parent)?;
         return Err(match catalog.view(&schema, &parent) {
             Some(_) => Error::invalid(
                 SqlState::WRONG_OBJECT_TYPE,

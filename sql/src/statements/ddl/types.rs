@@ -38,7 +38,9 @@ pub fn sql_type(data_type: &DataType) -> Result<SqlType> {
         DataType::Time(precision, _) | DataType::Timestamp(precision, _) => {
             precision.is_none_or(|p| p == 6)
         }
-        DataType::Interval { fields, precision } => fields.is_none() && precision.is_none(),
+        DataType::Interval { fields, precision } => {
+            fields.is_none() && precision.is_none_or(|p| p == 6)
+        }
         _ => true,
     };
     if !keeps {

@@ -2,6 +2,7 @@
 //! checked where names are resolved.
 
 use crate::backends::acting::{Acting, Shown, denied};
+use crate::catalogs::lookup;
 use crate::execution::dml;
 use crate::parse::names;
 use crate::planning::context::StatementContext;
@@ -308,7 +309,7 @@ pub fn object_named(
     context: &StatementContext,
     name: &ObjectName,
 ) -> Result<(Object, &'static str, String, String)> {
-    let (schema, name) = names::qualified(name, &context.default_schema)?;
+    let (schema, name) = lookup::existing(name, &context.default_schema)?;
     let catalog = context.statement.transaction().catalog();
     if let Some(table) = catalog.table(&schema, &name) {
         return Ok((Object::Table(table.id), "table", schema, name));
@@ -317,6 +318,7 @@ pub fn object_named(
         let object = Object::View(schema.clone(), name.clone());
         return Ok((object, "view", schema, name));
     }
+    lookup::refuse_system(&schema, &name)?;
     Err(match catalog.schemas.contains_key(&schema) {
         true => names::undefined_table(&schema, &name),
         false => names::undefined_schema(&schema),

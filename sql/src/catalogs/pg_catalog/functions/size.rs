@@ -4,7 +4,7 @@ use super::{Definition, argument, relation_at, stable};
 use crate::catalogs::pg_catalog::catalog_value::CatalogValue;
 use crate::catalogs::pg_catalog::system::System;
 use crate::catalogs::pg_catalog::table_index::Index;
-use strandline_base::Result;
+use strandline_base::{Error, Result};
 use strandline_engine::catalog::TableDef;
 use strandline_engine::catalog::index::IndexDef;
 
@@ -34,6 +34,11 @@ pub(super) const FUNCTIONS: &[Definition] = &[
     }),
     stable("pg_size_pretty", "text", |_, args| {
         let bytes = match argument(args, 0) {
+            CatalogValue::Float(bytes) if bytes.fract() != 0.0 => {
+                return Err(Error::unsupported(
+                    "pg_size_pretty of a number with a fraction is not supported",
+                ));
+            }
             CatalogValue::Float(bytes) => *bytes as i64,
             other => other.as_int().unwrap_or(0),
         };

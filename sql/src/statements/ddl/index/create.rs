@@ -5,8 +5,7 @@
 //! continue ([`strandline_engine::Db::create_index`]), with or without CONCURRENTLY.
 
 use super::{define, gone, require_alone};
-use crate::catalogs::information_schema::is_system_schema;
-use crate::catalogs::pg_catalog::{self, PG_CATALOG};
+use crate::catalogs::lookup;
 use crate::parse::names;
 use crate::planning::context::StatementContext;
 use crate::statements::ddl::relation_names;
@@ -50,22 +49,13 @@ pub fn create(context: &StatementContext, create: &CreateIndex) -> Result<Summar
 
 /// The table of CREATE INDEX.
 fn target(context: &StatementContext, create: &CreateIndex) -> Result<Arc<TableDef>> {
-    let (schema, name) = names::qualified(&create.table_name, &context.default_schema)?;
+    let (schema, name) = lookup::existing(&create.table_name, &context.default_schema)?;
     if context.catalog.view(&schema, &name).is_some() {
         return Err(Error::invalid(
             SqlState::WRONG_OBJECT_TYPE,
             format!("cannot create index on relation \"{name}\""),
         )
         .with_detail("This operation is not supported for views."));
-    }
-    let is_system = is_system_schema(&schema)
-        || schema == PG_CATALOG
-        || (context.catalog.table(&schema, &name).is_none() && pg_catalog::has(&name));
-    if is_system {
-        return Err(Error::invalid(
-            SqlState("42501"),
-            format!("permission denied: \"{name}\" is a system catalog"),
-        ));
     }
     context.resolve_table(&create.table_name)
 }
