@@ -6,7 +6,7 @@
 
 use super::conditions::Test;
 use super::execution::{Execution, Run};
-use super::program::Aggregates;
+use super::program::{Aggregate, AggregateFunction, Aggregates};
 use super::scope::{Compiler, Scope};
 use super::search::Slice;
 use crate::parse::names;
@@ -29,25 +29,6 @@ pub(super) struct Call<'a> {
     pub function: String,
     pub argument: &'a FunctionArgExpr,
     pub name: String,
-}
-
-/// One aggregate of a statement.
-#[derive(Debug)]
-pub(super) struct Aggregate {
-    function: Function,
-    /// the place of its column among those that the search reads; 0 for `count(*)`
-    place: usize,
-}
-
-#[derive(Debug)]
-enum Function {
-    /// `count(*)`
-    Rows,
-    /// `count(column)`
-    Values,
-    Total(Finish),
-    /// `min` if its values are less than others, `max` if they are greater
-    End(Ordering),
 }
 
 /// The call that an item of a select list is.
@@ -95,18 +76,18 @@ impl Call<'_> {
     }
 
     /// The function, the position of its column, and the type of its result.
-    fn compiled(&self, scope: &Scope<'_>) -> Option<(Function, Option<usize>, SqlType)> {
+    fn compiled(&self, scope: &Scope<'_>) -> Option<(AggregateFunction, Option<usize>, SqlType)> {
         if self.function == "count" && counts_rows(self.argument) {
-            return Some((Function::Rows, None, SqlType::BigInt));
+            return Some((AggregateFunction::Rows, None, SqlType::BigInt));
         }
         let position = self.column(scope)?;
         let sql_type = scope.table.columns[position].sql_type;
         let (function, result) = match self.function.as_str() {
-            "count" => (Function::Values, SqlType::BigInt),
+            "count" => (AggregateFunction::Values, SqlType::BigInt),
             "sum" => total(Kind::Sum, sql_type)?,
             "avg" => total(Kind::Average, sql_type)?,
-            "min" if has_ends(sql_type) => (Function::End(Ordering::Less), sql_type),
-            "max" if has_ends(sql_type) => (Function::End(Ordering::Greater), sql_type),
+            "min" if has_ends(sql_type) => (AggregateFunction::End(Ordering::Less), sql_type),
+            "max" if has_ends(sql_type) => (AggregateFunction::End(Ordering::Greater), sql_type),
             _ => return None,
         };
         Some((function, Some(position), result))
@@ -124,14 +105,14 @@ fn counts_rows(argument: &FunctionArgExpr) -> bool {
     }
 }
 
-fn total(kind: Kind, sql_type: SqlType) -> Option<(Function, SqlType)> {
+fn total(kind: Kind, sql_type: SqlType) -> Option<(AggregateFunction, SqlType)> {
     let is_exact = matches!(
         sql_type,
         SqlType::SmallInt | SqlType::Integer | SqlType::BigInt | SqlType::Numeric { .. }
     );
     let finish = finish(kind, &arrow_type(sql_type)).filter(|_| is_exact)?;
     let result = sql_type_of_arrow(&finish.data_type())?;
-    Some((Function::Total(finish), result))
+    Some((AggregateFunction::Total(finish), result))
 }
 
 /// Whether MIN and MAX of a column of this type are of the type, and in the order of its index.
@@ -174,7 +155,10 @@ impl Compiler<'_> {
                     wanted.len() - 1
                 })
             });
-            let counts = matches!(function, Function::Rows | Function::Values);
+            let counts = matches!(
+                function,
+                AggregateFunction::Rows | AggregateFunction::Values
+            );
             fields.push(arrow_field(&call.name, sql_type, !counts));
             types.push(sql_type);
             calls.push(Aggregate { function, place });
@@ -210,7 +194,7 @@ impl Execution<'_> {
     }
 }
 
-impl Function {
+impl AggregateFunction {
     /// The result for a column's values; None: an overflow, which the full path reports.
     fn value<'a>(&self, cells: impl Iterator<Item = &'a Value>) -> Option<Value> {
         let number = |count: usize| i64::try_from(count).ok().map(Value::BigInt);

@@ -1,16 +1,17 @@
 //! A compiled statement: what [`compile`](super::compile) makes and [`run`](super::run) executes.
 
-use super::aggregates::Aggregate;
 use super::arithmetic::Arithmetic;
 use super::search::Search;
 use super::source::Source;
 use crate::planning::template::Template;
 use crate::values::value_row::ValueColumns;
+use std::cmp::Ordering;
 use std::sync::Arc;
 use strandline_base::{ColumnId, SqlType};
 use strandline_engine::PointTable;
 use strandline_engine::access::Privileges;
 use strandline_engine::catalog::{Catalog, TableDef};
+use strandline_semantics::aggregates::exact::Finish;
 
 /// A statement for one version of the catalog and one state of the settings.
 #[derive(Debug)]
@@ -132,6 +133,25 @@ pub(super) struct Aggregates {
     pub search: Search,
     pub calls: Vec<Aggregate>,
     pub result: Arc<ValueColumns>,
+}
+
+/// One aggregate.
+#[derive(Debug)]
+pub(super) struct Aggregate {
+    pub function: AggregateFunction,
+    /// the place of its column among those that the search reads; 0 for `count(*)`
+    pub place: usize,
+}
+
+#[derive(Debug)]
+pub(super) enum AggregateFunction {
+    /// `count(*)`
+    Rows,
+    /// `count(column)`
+    Values,
+    Total(Finish),
+    /// `min` if its values are less than others, `max` if they are greater
+    End(Ordering),
 }
 
 /// The rows that UPDATE or DELETE are about.
