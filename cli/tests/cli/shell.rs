@@ -150,11 +150,11 @@ fn an_open_transaction_is_mentioned_at_the_end() {
 fn notices_precede_the_command_tag() {
     let scratch = Scratch::new();
     let mut shell = shell(&scratch, &[]);
-    send(&mut shell, "DROP VIEW IF EXISTS missing;");
+    send(&mut shell, "DROP INDEX IF EXISTS missing;");
     expect(
         &mut shell,
-        "NOTICE:  view \"missing\" does not exist, skipping",
+        "NOTICE:  index \"missing\" does not exist, skipping",
     );
-    expect(&mut shell, "\nDROP VIEW\r");
+    expect(&mut shell, "\nDROP INDEX\r");
     quit(shell);
 }
