@@ -223,7 +223,7 @@ fn an_index_without_memory_is_refused() {
     create_table(&db, HistoryPolicy::None);
     let t = table(&db);
     let load = |keys: std::ops::Range<i64>| {
-        let rows: Vec<_> = keys.map(|k| (k, Some(k), format!("{k}"))).collect();
+        let rows: Vec<_> = keys.map(|k| (k, Some(k), format!("{k:060}"))).collect();
         run(&db, |s| {
             let mut load = s.bulk_insert(&table(&db))?;
             load.append(&batch(&rows))?;
