@@ -457,7 +457,7 @@ fn aggregates_of_few_rows_are_those_of_a_plan() {
     );
     let huge = "SELECT sum(n) FROM huge WHERE k = 1";
     let failure = seen(few.run(huge, ()));
-    assert!(failure.starts_with("22003"), "{failure}");
+    assert!(failure.contains("22003"), "{failure}");
     assert_eq!(failure, seen(planned.run(huge, ())));
 }
 
