@@ -105,7 +105,7 @@ fn served(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let rows = bench.small_rows as i64;
     let table = "eight_set";
     let columns: Vec<String> = (0..2 * SET)
-        .map(|c| format!("(n * {} + {c}) % {rows}", 7_919 + 2 * c))
+        .map(|c| format!("(n::bigint * {} + {c}) % {rows}", 7_919 + 2 * c))
         .collect();
     let columns = columns.join(", ");
     for client in bench.servers()? {
