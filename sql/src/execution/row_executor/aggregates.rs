@@ -8,7 +8,7 @@ use super::conditions::Test;
 use super::execution::{Execution, Run};
 use super::program::{Aggregate, AggregateFunction, Aggregates};
 use super::scope::{Compiler, Scope};
-use super::search::Slice;
+use super::search::{Slice, place};
 use crate::parse::names;
 use crate::planning::provider::table_schema::arrow_field;
 use crate::values::value_row::{ValueColumns, ValueRow};
@@ -147,14 +147,8 @@ impl Compiler<'_> {
         for item in items {
             let call = call_of(item)?;
             let (function, position, sql_type) = call.compiled(scope)?;
-            let place = position.map_or(0, |position| {
-                let id = scope.table.columns[position].id;
-                let known = wanted.iter().position(|known| *known == id);
-                known.unwrap_or_else(|| {
-                    wanted.push(id);
-                    wanted.len() - 1
-                })
-            });
+            let columns = &scope.table.columns;
+            let place = position.map_or(0, |position| place(&mut wanted, columns[position].id));
             let counts = matches!(
                 function,
                 AggregateFunction::Rows | AggregateFunction::Values

@@ -8,7 +8,7 @@ use super::program::{
     Find, Key, Operation, Projection, RowStatement, Scalar, Select, SetList, Update,
 };
 use super::scope::{Compiler, Named, Scope};
-use super::search::{Slice, order_of};
+use super::search::{Slice, order_of, place};
 use super::source::Source;
 use crate::execution::dml;
 use crate::parse::names;
@@ -260,12 +260,7 @@ impl Compiler<'_> {
         match scope.named(expr)? {
             Named::Column(position) => {
                 let column = &scope.table.columns[position];
-                let place = reads.iter().position(|id| *id == column.id);
-                let place = place.unwrap_or_else(|| {
-                    reads.push(column.id);
-                    reads.len() - 1
-                });
-                Some(Scalar::Column(place, column.sql_type))
+                Some(Scalar::Column(place(reads, column.id), column.sql_type))
             }
             Named::Excluded(position) => {
                 let sql_type = scope.table.columns[position].sql_type;

@@ -227,7 +227,7 @@ impl Compiler<'_> {
 }
 
 /// The place of a column among those read, one of which it becomes.
-fn place(reads: &mut Vec<ColumnId>, column: ColumnId) -> usize {
+pub(super) fn place(reads: &mut Vec<ColumnId>, column: ColumnId) -> usize {
     reads
         .iter()
         .position(|id| *id == column)
