@@ -338,7 +338,7 @@ impl TableDef {
             Error::invalid(
                 SqlState::UNDEFINED_COLUMN,
                 format!(
-                    "column \"{name}\" of table \"{}\" does not exist",
+                    "column \"{name}\" of relation \"{}\" does not exist",
                     self.name
                 ),
             )

@@ -139,6 +139,28 @@ impl StatementContext {
         self.notices.lock().push(Error::invalid(state, message));
     }
 
+    /// Takes IF EXISTS or IF NOT EXISTS into account: where a statement has it (`may_skip`), the
+    /// error of the object becomes a notice and the object is skipped.
+    ///
+    /// # Errors
+    /// `error`, of a statement without it.
+    pub fn skip(&self, may_skip: bool, error: Error) -> Result<()> {
+        if !may_skip {
+            return Err(error);
+        }
+        // PostgreSQL's notices of missing objects have no state of their own.
+        let state = match error.sqlstate() {
+            existing @ (SqlState::DUPLICATE_TABLE
+            | SqlState::DUPLICATE_SCHEMA
+            | SqlState::DUPLICATE_COLUMN
+            | SqlState::DUPLICATE_OBJECT) => existing,
+            _ => SqlState::SUCCESSFUL_COMPLETION,
+        };
+        let message = format!("{}, skipping", error.message());
+        self.notices.lock().push(Error::invalid(state, message));
+        Ok(())
+    }
+
     /// Takes the notices queued so far.
     pub fn take_notices(&self) -> Vec<Error> {
         std::mem::take(&mut self.notices.lock())

@@ -5,7 +5,7 @@ use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use std::borrow::Cow;
 use std::sync::Arc;
-use strandline_base::{Error, SqlState};
+use strandline_base::Error;
 
 /// The result of a finished statement.
 #[derive(Clone, Debug)]
@@ -41,12 +41,7 @@ impl Summary {
         self.result = result;
         self
     }
-    /// Adds a message for the client: state 00000 is a notice, 01… a warning.
-    pub(crate) fn with_notice(mut self, state: SqlState, message: impl Into<String>) -> Self {
-        self.notices.push(Error::invalid(state, message));
-        self
-    }
-    /// Adds several messages for the client.
+    /// Adds messages for the client: state 01… is a warning, every other a notice.
     pub(crate) fn with_notices(mut self, notices: Vec<Error>) -> Self {
         self.notices.extend(notices);
         self

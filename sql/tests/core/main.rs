@@ -27,6 +27,7 @@ mod rows;
 mod scan_filters;
 mod scripts;
 mod settings;
+mod skipped_objects;
 mod slow_log;
 mod staleness;
 mod statistics;

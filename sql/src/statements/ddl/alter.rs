@@ -30,10 +30,8 @@ pub async fn execute(context: &StatementContext, alter: &AlterTable) -> Result<S
                 operations.try_for_each(|o| index::alter(context, table, &name, o))?;
                 return Ok(Summary::tag("ALTER INDEX"));
             }
-            if alter.if_exists {
-                return Ok(Summary::tag("ALTER TABLE"));
-            }
-            return Err(error);
+            context.skip(alter.if_exists, error)?;
+            return Ok(Summary::tag("ALTER TABLE"));
         }
         Err(error) => match given_view(context, alter)? {
             true => return Ok(Summary::tag("ALTER TABLE")),
@@ -165,10 +163,9 @@ async fn drop_column(
     let name = names::fold(name);
     let def = definition(context, table)?;
     let Some(column) = def.column(&name) else {
-        return if if_exists {
-            Ok(())
-        } else {
-            def.require_column(&name).map(|_| ())
+        return match def.require_column(&name) {
+            Ok(_) => Ok(()),
+            Err(error) => context.skip(if_exists, error),
         };
     };
     let id = column.id;
@@ -288,11 +285,7 @@ fn drop_constraint(
         || def.checks.iter().any(|c| c.name == name)
         || def.foreign_keys.iter().any(|k| k.name == name);
     if !known {
-        return if if_exists {
-            Ok(())
-        } else {
-            Err(undefined_constraint(&name, &def.name))
-        };
+        return context.skip(if_exists, undefined_constraint(&name, &def.name));
     }
     let what = format!("constraint {name} on table {}", def.name);
     let needed = format!("index {name}");

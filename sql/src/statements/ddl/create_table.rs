@@ -66,7 +66,10 @@ pub fn exists(
 ) -> Result<bool> {
     let taken = require_free(&context.catalog, schema, name);
     match taken {
-        Err(error) if error.sqlstate() == SqlState::DUPLICATE_TABLE && if_not_exists => Ok(true),
+        Err(error) if error.sqlstate() == SqlState::DUPLICATE_TABLE => {
+            context.skip(if_not_exists, error)?;
+            Ok(true)
+        }
         Err(error) => Err(error),
         Ok(()) => Ok(false),
     }

@@ -84,7 +84,7 @@ fn drop_table(
         return Err(wrong_kind(&table, "table", "DROP INDEX"));
     }
     lookup::refuse_system(&schema, &table)?;
-    missing("table", &table, how)
+    skip_missing(context, catalog, ("table", &schema, &table), how)
 }
 
 fn drop_view(
@@ -108,21 +108,18 @@ fn drop_view(
         return Err(wrong_kind(&view, "view", "DROP INDEX"));
     }
     lookup::refuse_system(&schema, &view)?;
-    missing("view", &view, how)
+    skip_missing(context, catalog, ("view", &schema, &view), how)
 }
 
 fn drop_schema(
-    _context: &StatementContext,
+    context: &StatementContext,
     catalog: &mut Catalog,
     name: &ObjectName,
     how: Drop,
 ) -> Result<()> {
     let schema = names::single(name)?;
     if !catalog.schemas.contains_key(&schema) {
-        if how.if_exists {
-            return Ok(());
-        }
-        return Err(names::undefined_schema(&schema));
+        return context.skip(how.if_exists, names::undefined_schema(&schema));
     }
     let tables: Vec<_> = catalog
         .tables
@@ -160,12 +157,17 @@ fn wrong_kind(name: &str, kind: &str, use_instead: &str) -> Error {
     .with_hint(format!("Use {use_instead}."))
 }
 
-fn missing(kind: &str, name: &str, how: Drop) -> Result<()> {
-    if how.if_exists {
-        return Ok(());
-    }
-    Err(Error::invalid(
-        SqlState::UNDEFINED_TABLE,
-        format!("{kind} \"{name}\" does not exist"),
-    ))
+/// The end of a DROP of a missing relation, given its kind, schema and name.
+fn skip_missing(
+    context: &StatementContext,
+    catalog: &Catalog,
+    (kind, schema, name): (&str, &str, &str),
+    how: Drop,
+) -> Result<()> {
+    let message = format!("{kind} \"{name}\" does not exist");
+    let missing = match catalog.schemas.contains_key(schema) {
+        true => Error::invalid(SqlState::UNDEFINED_TABLE, message),
+        false => names::undefined_schema(schema),
+    };
+    context.skip(how.if_exists, missing)
 }

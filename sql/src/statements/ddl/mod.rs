@@ -53,12 +53,15 @@ pub fn handles(statement: &Parsed) -> bool {
 
 /// Executes a data definition statement.
 pub async fn execute(context: &StatementContext, statement: &Parsed) -> Result<Summary> {
-    if roles::handles(statement) {
-        return roles::execute(context, statement);
-    }
-    roles::check::ddl(context, statement)?;
-    let summary = define(context, statement).await?;
-    roles::check::own_what_is_new(context)?;
+    let summary = match roles::handles(statement) {
+        true => roles::execute(context, statement)?,
+        false => {
+            roles::check::ddl(context, statement)?;
+            let summary = define(context, statement).await?;
+            roles::check::own_what_is_new(context)?;
+            summary
+        }
+    };
     Ok(summary.with_notices(context.take_notices()))
 }
 

@@ -34,13 +34,9 @@ pub fn create(
         .transaction()
         .change_catalog(&mut |catalog| {
             if catalog.schemas.contains_key(&name) {
-                if if_not_exists {
-                    return Ok(());
-                }
-                return Err(Error::invalid(
-                    SqlState::DUPLICATE_SCHEMA,
-                    format!("schema \"{name}\" already exists"),
-                ));
+                let message = format!("schema \"{name}\" already exists");
+                let taken = Error::invalid(SqlState::DUPLICATE_SCHEMA, message);
+                return context.skip(if_not_exists, taken);
             }
             catalog.schemas.insert(name.clone(), None);
             Ok(())

@@ -20,7 +20,9 @@ pub fn execute(context: &StatementContext, truncate: &Truncate) -> Result<Summar
     for target in &truncate.table_names {
         match context.resolve_table(&target.name) {
             Ok(table) => tables.push(table),
-            Err(error) if truncate.if_exists && error.sqlstate() == SqlState::UNDEFINED_TABLE => {}
+            Err(error) if error.sqlstate() == SqlState::UNDEFINED_TABLE => {
+                context.skip(truncate.if_exists, error)?;
+            }
             Err(error) => return Err(error),
         }
     }

@@ -114,13 +114,10 @@ pub fn create(context: &StatementContext, create: &CreateRole) -> Result<Summary
             let name = names::single(name)?;
             check_name(&name)?;
             if access.role(&name).is_some() || name == access.role_name(BOOTSTRAP) {
-                if create.if_not_exists {
-                    continue;
-                }
-                return Err(Error::invalid(
-                    SqlState::DUPLICATE_OBJECT,
-                    format!("role \"{name}\" already exists"),
-                ));
+                let message = format!("role \"{name}\" already exists");
+                let taken = Error::invalid(SqlState::DUPLICATE_OBJECT, message);
+                context.skip(create.if_not_exists, taken)?;
+                continue;
             }
             let mut role = new_role(access.new_role_id(), name);
             apply(&mut role, &options, &power, &identity)?;
@@ -433,10 +430,7 @@ fn drop_one(
         return Err(denied("permission denied to drop role"));
     }
     let Some(id) = find(&catalog.access, name) else {
-        return match if_exists {
-            true => Ok(()),
-            false => Err(undefined_role(name)),
-        };
+        return context.skip(if_exists, undefined_role(name));
     };
     if catalog.access.is_superuser(id) && !power.superuser {
         return Err(denied("must be superuser to drop superusers"));

@@ -30,16 +30,12 @@ pub async fn execute(
     } = column::declare(context, written)?;
     let before = definition(context, table)?;
     if before.column(&def.name).is_some() {
-        if if_not_exists {
-            return Ok(());
-        }
-        return Err(Error::invalid(
-            SqlState::DUPLICATE_COLUMN,
-            format!(
-                "column \"{}\" of relation \"{}\" already exists",
-                def.name, before.name
-            ),
-        ));
+        let message = format!(
+            "column \"{}\" of relation \"{}\" already exists",
+            def.name, before.name
+        );
+        let taken = Error::invalid(SqlState::DUPLICATE_COLUMN, message);
+        return context.skip(if_not_exists, taken);
     }
     let default = def.default.as_deref().map(parse::expression).transpose()?;
     let own_value_per_row = def.identity.is_some()

@@ -27,12 +27,8 @@ pub fn create(context: &StatementContext, create: &CreateIndex) -> Result<Summar
         let name = names::single(name)?;
         names::check(&name)?;
         if relation_names::is_taken(&context.catalog, &table.schema, &name) {
-            let taken = relation_names::taken(&name);
-            if !create.if_not_exists {
-                return Err(taken);
-            }
-            let message = format!("{}, skipping", taken.message());
-            return Ok(done.with_notice(SqlState::DUPLICATE_TABLE, message));
+            context.skip(create.if_not_exists, relation_names::taken(&name))?;
+            return Ok(done);
         }
     }
     let def = define::index(context, &table, create)?;

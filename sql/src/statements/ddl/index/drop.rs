@@ -30,7 +30,6 @@ pub fn drop(
             return Err(Error::unsupported(message));
         }
     }
-    let mut missing = Vec::new();
     context
         .statement
         .transaction()
@@ -39,22 +38,17 @@ pub fn drop(
                 let (schema, name) = names::qualified(name, &context.default_schema)?;
                 match found(catalog, &schema, &name)? {
                     Some((table, index)) => remove(catalog, table, index),
-                    None if if_exists => missing.push(name),
                     None if !catalog.schemas.contains_key(&schema) => {
-                        return Err(names::undefined_schema(&schema));
+                        context.skip(if_exists, names::undefined_schema(&schema))?;
                     }
-                    None => return Err(undefined(&name)),
+                    None => context.skip(if_exists, undefined(&name))?,
                 }
             }
             let shown: Vec<String> = names.iter().map(|name| format!("index {name}")).collect();
             let what = shown.join(", ");
             foreign_key::settle(context, catalog, (&what, Some(&what)), how.cascade)
         })?;
-    let done = Summary::tag("DROP INDEX");
-    Ok(missing.iter().fold(done, |done, name| {
-        let message = format!("index \"{name}\" does not exist, skipping");
-        done.with_notice(SqlState("00000"), message)
-    }))
+    Ok(Summary::tag("DROP INDEX"))
 }
 
 /// The options of DROP INDEX.
