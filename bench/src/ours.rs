@@ -59,6 +59,14 @@ impl Ours {
         Ok(self.connection().query(sql, ())?.into_batches())
     }
 
+    /// Reads a whole table for a peer. The batches are pulled one by one: together they may exceed
+    /// the database's memory for results.
+    pub fn read_table(&self, table: &str) -> Result<Vec<RecordBatch>> {
+        let mut connection = self.connection();
+        let batches = connection.query_stream(&format!("SELECT * FROM {table}"), ())?;
+        Ok(batches.collect::<strandline::Result<_>>()?)
+    }
+
     /// Runs a checkpoint that leaves nothing pending.
     pub fn checkpoint(&self) -> Result<()> {
         self.database.merge_all()?;

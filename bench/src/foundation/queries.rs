@@ -140,7 +140,7 @@ impl Memory {
         let configuration = SessionConfig::new().with_target_partitions(cores());
         let context = SessionContext::new_with_config(configuration);
         for table in tpch::TABLES {
-            let batches = ours.query(&format!("SELECT * FROM {table}"))?;
+            let batches = ours.read_table(table)?;
             let schema = batches
                 .first()
                 .ok_or_else(|| format!("{table} is empty"))?

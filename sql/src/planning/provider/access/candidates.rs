@@ -165,33 +165,35 @@ impl Access {
         let watch = self.statement.watch_entries(&self.indexed, index.id)?;
         let (mut rows, mut chunk) = (Vec::new(), Vec::new());
         let mut keyed = Vec::new();
+        let mut entries_read = 0_usize;
         for range in &ranges.ranges {
             self.statement.transaction().check_cancelled()?;
             let (table, statement) = (&self.indexed, &self.statement);
             let estimated = statement.index_estimate(table, index.id, range)?;
-            let left = limit.saturating_sub(rows.len().max(keyed.len()));
+            let left = limit.saturating_sub(entries_read);
             if estimated.is_some_and(|n| n / ESTIMATE_FACTOR > left) {
                 return Ok(None);
             }
             let mut entries = statement.index_cursor(table, index.id, range, Direction::Forward)?;
             let mut may_be_more = true;
             while may_be_more {
-                let left = limit.saturating_sub(rows.len().max(keyed.len()));
+                let left = limit.saturating_sub(entries_read);
                 let at_most = CHUNK.min(left.saturating_add(1));
                 chunk.clear();
                 may_be_more = entries.next_chunk(at_most, &mut chunk)?;
+                entries_read += chunk.len();
                 match covers {
                     true => keyed.extend(chunk.drain(..).map(|(key, row)| (row, key))),
                     false => rows.extend(chunk.iter().map(|(_, row)| *row)),
                 }
-                if rows.len().max(keyed.len()) > limit {
+                if entries_read > limit {
                     return Ok(None);
                 }
             }
         }
         let text = text_of(&ranges.columns, &self.terms, &condition.columns);
         let found = Candidates {
-            entries: rows.len().max(keyed.len()),
+            entries: entries_read,
             rows,
             text: format!("{} ({text})", index.name),
             covered: None,
@@ -304,6 +306,9 @@ impl Candidates {
 
 /// The candidates that cost least of those that are in all lists; None: there is no list.
 fn cheapest(mut found: Vec<Candidates>) -> Option<Candidates> {
+    if found.len() < 2 {
+        return found.pop();
+    }
     let covered = found.iter_mut().find(|list| list.covered.is_some());
     let covered = covered.map(|list| {
         let plain = Candidates {
