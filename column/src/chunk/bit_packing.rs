@@ -30,6 +30,16 @@ const PREFETCH_BYTES: usize = 4096;
 /// The best instructions that the processor has.
 static INSTRUCTIONS: LazyLock<Level> = LazyLock::new(Level::new);
 
+/// Whether kernels have an instruction that multiplies and adds with one rounding. Elsewhere
+/// `mul_add` is a call.
+pub(super) fn has_fused_multiply_add() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    let has = INSTRUCTIONS.as_avx2().is_some();
+    #[cfg(not(target_arch = "x86_64"))]
+    let has = cfg!(target_arch = "aarch64");
+    has
+}
+
 /// A lane's word, as an unsigned integer.
 pub(super) trait Lane: Copy {
     /// Bits of the type.
