@@ -342,9 +342,7 @@ fn decode_line<T: Word, V: Copy + Default>(
         let value = value.ok_or_else(|| undecodable(format!("a patch of row {row}")))?;
         let mut word = [0; 8];
         word[..residual.len()].copy_from_slice(residual);
-        *value = map(T::of(
-            head.value(u64::from(row), u64::from_le_bytes(word)),
-        ));
+        *value = map(T::of(head.value(u64::from(row), u64::from_le_bytes(word))));
     }
     Ok(())
 }

@@ -157,9 +157,9 @@ fn folder_of_package(name: &str) -> Option<&str> {
 }
 
 fn confined(folder: &str, package: &str) -> Option<String> {
-    let (name, places, reason) = CONFINED.iter().find(|(name, ..)| {
-        package == *name || package.starts_with(&format!("{name}-"))
-    })?;
+    let (name, places, reason) = CONFINED
+        .iter()
+        .find(|(name, ..)| package == *name || package.starts_with(&format!("{name}-")))?;
     (!places.contains(&folder)).then(|| {
         format!(
             "`{package}` ({}) is for {} only: {reason}",

@@ -65,7 +65,11 @@ fn comes_back<F: Narrowed>(values: &[F], what: &str) -> Vec<u8> {
         decode_with(is_fused, values.len(), &mut reader, &mut decoded).expect(what);
         assert_eq!(reader.remaining(), 0, "{what}");
         assert_eq!(decoded[0], F::of(7.0), "{what}");
-        assert_eq!(words(&decoded[1..]), words(values), "{what}, fused: {is_fused}");
+        assert_eq!(
+            words(&decoded[1..]),
+            words(values),
+            "{what}, fused: {is_fused}"
+        );
     }
     assert_eq!(literal::<F>(&bytes, values.len()), words(values), "{what}");
     assert!(bytes.len() <= 1 + size_of_val(values), "{what}");
@@ -140,7 +144,10 @@ fn random<F: Narrowed>(rng: &mut Rng) -> Vec<F> {
     };
     let digits = rng.below(25) as i32 - 2;
     let magnitude = 1 + (rng.next_u64() >> rng.below(64));
-    let (run, slope) = (1 + rng.below(3) * rng.below(40), rng.below(2) * rng.below(9999));
+    let (run, slope) = (
+        1 + rng.below(3) * rng.below(40),
+        rng.below(2) * rng.below(9999),
+    );
     let exceptions = [0, 0, 2, 20, 500][rng.below(5) as usize];
     let mut integer = 0;
     let value = |row: u64| {
@@ -168,7 +175,14 @@ fn random_blocks_come_back() {
 #[test]
 fn greatest_integers_come_back() {
     let edge = 1i64 << 51;
-    for integer in [edge - 1, edge, edge + 1, i64::from(i32::MAX), 1 << 31, 1 << 53] {
+    for integer in [
+        edge - 1,
+        edge,
+        edge + 1,
+        i64::from(i32::MAX),
+        1 << 31,
+        1 << 53,
+    ] {
         for digits in [0, 1, 2, 15, 18, 19] {
             for sign in ["", "-"] {
                 let what = format!("{sign}{integer}e-{digits}");
@@ -227,7 +241,10 @@ fn decimals_take_the_bits_of_their_integers() {
         0 => below(1 << 53) / 3.0,
         _ => below(1 << 24) / 100.0,
     });
-    assert!(packed(24).start + 41 * 10 <= size && size < packed(25).end, "{size}");
+    assert!(
+        packed(24).start + 41 * 10 <= size && size < packed(25).end,
+        "{size}"
+    );
 }
 
 #[test]
@@ -298,7 +315,10 @@ fn cut_or_impossible_bytes_are_corrupt() {
     assert!(is_refused::<f64>(100, &decimals(255, 1, 99)), "digits");
     assert!(is_refused::<f64>(100, &decimals(2, 1, 100)), "a row");
     assert!(is_refused::<f64>(100, &decimals(2, 101, 0)), "exceptions");
-    assert!(is_refused::<f64>(100, &decimals(2, u64::MAX, 0)), "exceptions");
+    assert!(
+        is_refused::<f64>(100, &decimals(2, u64::MAX, 0)),
+        "exceptions"
+    );
     assert!(is_refused::<f64>(100, &[2; 1000]), "a form");
     // An integer that no encoder writes is some float.
     let mut bytes = vec![DECIMALS, 3, 0];
