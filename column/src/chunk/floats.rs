@@ -275,8 +275,7 @@ fn decode_decimals<F: Float>(
     let exact = F::of_bytes(exact.ok_or_else(cut_off)?);
     for (row, exact) in at.as_chunks().0.iter().zip(exact) {
         let row = u16::from_le_bytes(*row);
-        let value = (row as usize).checked_add(start);
-        let value = value.and_then(|at| values.get_mut(at));
+        let value = values.get_mut(start + usize::from(row));
         *value.ok_or_else(|| undecodable(format!("an exception of row {row}")))? = exact;
     }
     Ok(())
