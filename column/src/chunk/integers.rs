@@ -12,7 +12,7 @@
 //! All arithmetic wraps at 64 bits, so that every range of values can be encoded and damaged
 //! bytes cannot overflow.
 
-use super::bit_packing::{Lane, Packed, pack, packed_bytes};
+use super::bit_packing::{Lane, Packed, append_numbered, pack, packed_bytes};
 use super::undecodable;
 use arrow_buffer::ArrowNativeType;
 use std::convert::identity;
@@ -326,7 +326,7 @@ fn decode_line<T: Word, V: Copy + Default>(
     if head.bits == 0 && head.slope == 0 {
         values.resize(start + rows, map(T::of(head.reference)));
     } else if head.bits == 0 {
-        values.extend((0..rows as u64).map(|row| map(T::of(head.value(row, 0)))));
+        append_numbered(rows, |row| map(T::of(head.value(row, 0))), values);
     } else if head.bits <= T::Narrow::BITS {
         let packed = Packed::<T::Narrow>::read(reader, rows, head.bits);
         head.append(packed.ok_or_else(cut_off)?, map, values);
