@@ -30,6 +30,38 @@ const PREFETCH_BYTES: usize = 4096;
 /// The best instructions that the processor has.
 static INSTRUCTIONS: LazyLock<Level> = LazyLock::new(Level::new);
 
+/// Whether kernels have an instruction that multiplies and adds with one rounding. Elsewhere
+/// `mul_add` is a call.
+pub(super) fn has_fused_multiply_add() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    let has = INSTRUCTIONS.as_avx2().is_some();
+    #[cfg(not(target_arch = "x86_64"))]
+    let has = cfg!(target_arch = "aarch64");
+    has
+}
+
+/// Appends the results of `map` on the numbers below `count`.
+pub(super) fn append_numbered<T: Copy + Default>(
+    count: usize,
+    map: impl Fn(u64) -> T + Copy,
+    out: &mut Vec<T>,
+) {
+    dispatch!(*INSTRUCTIONS, _ => append_numbered_inline(count, map, out));
+}
+
+#[inline(always)]
+fn append_numbered_inline<T: Copy + Default>(
+    count: usize,
+    map: impl Fn(u64) -> T + Copy,
+    out: &mut Vec<T>,
+) {
+    let start = out.len();
+    out.resize(start + count, T::default());
+    for (number, value) in out[start..].iter_mut().enumerate() {
+        *value = map(number as u64);
+    }
+}
+
 /// A lane's word, as an unsigned integer.
 pub(super) trait Lane: Copy {
     /// Bits of the type.

@@ -5,7 +5,7 @@
 use super::integers;
 use super::numbers::{fill_nulls, is_words, words_of};
 use super::raw::{self, Raw};
-use super::vortex::undecodable;
+use super::undecodable;
 use super::{BlockDecoder, BlockEncoder, ChunkCodec, Column};
 use crate::types::{bytes_at, wide_at, word_at};
 use arrow_array::types::UInt16Type;
@@ -77,7 +77,7 @@ impl ChunkCodec for Dictionary {
         values.append(entries, &mut reader)?;
         Ok(Box::new(DictionaryDecoder {
             dictionary: values.finish(None)?,
-            codes: integers::room(rows),
+            codes: integers::room::<u16, u16>(rows),
         }))
     }
 }

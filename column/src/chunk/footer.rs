@@ -30,7 +30,7 @@ pub type BlockBounds = (Option<Value>, Option<Value>);
 /// The last four bytes of a chunk.
 const MAGIC: u32 = u32::from_le_bytes(*b"SLCK");
 /// Version of the layout of footers and blocks; others are not read.
-pub(super) const VERSION: u8 = 3;
+pub(super) const VERSION: u8 = 4;
 /// Second identity words of the checksums of footer and shared part; blocks have their number
 /// there.
 const FOOTER_IDENTITY: u64 = u64::MAX;

@@ -12,9 +12,10 @@
 //! All arithmetic wraps at 64 bits, so that every range of values can be encoded and damaged
 //! bytes cannot overflow.
 
-use super::bit_packing::{Lane, Packed, pack, packed_bytes};
-use super::vortex::undecodable;
+use super::bit_packing::{Lane, Packed, append_numbered, pack, packed_bytes};
+use super::undecodable;
 use arrow_buffer::ArrowNativeType;
+use std::convert::identity;
 use strandline_base::bytes::{ByteReader, PutBytes, unzigzag, zigzag};
 use strandline_base::{BLOCK_ROWS, Error, Result};
 
@@ -266,8 +267,8 @@ fn packed_size<T: Word>(residuals: &[u64]) -> (u32, usize) {
     best
 }
 
-/// An empty vector into which `rows` values can be decoded without reallocation.
-pub(super) fn room<T: Word>(rows: usize) -> Vec<T> {
+/// An empty vector into which values made of `rows` integers can be decoded without reallocation.
+pub(super) fn room<T: Word, V>(rows: usize) -> Vec<V> {
     Vec::with_capacity(rows.next_multiple_of(T::Narrow::COUNT))
 }
 
@@ -280,30 +281,42 @@ pub(super) fn decode<T: Word>(
     reader: &mut ByteReader<'_>,
     values: &mut Vec<T>,
 ) -> Result<()> {
-    decode_nested(rows, reader, values, MAX_DEPTH)
+    decode_as(rows, reader, values, identity::<T>)
+}
+
+/// As [`decode`], but appends the results of `map` on the integers.
+pub(super) fn decode_as<T: Word, V: Copy + Default>(
+    rows: usize,
+    reader: &mut ByteReader<'_>,
+    values: &mut Vec<V>,
+    map: impl Fn(T) -> V + Copy,
+) -> Result<()> {
+    decode_nested(rows, reader, values, map, MAX_DEPTH)
 }
 
 fn cut_off() -> Error {
     undecodable("the bytes end early".to_owned())
 }
 
-fn decode_nested<T: Word>(
+fn decode_nested<T: Word, V: Copy + Default>(
     rows: usize,
     reader: &mut ByteReader<'_>,
-    values: &mut Vec<T>,
+    values: &mut Vec<V>,
+    map: impl Fn(T) -> V + Copy,
     depth: usize,
 ) -> Result<()> {
     match reader.u8().ok_or_else(cut_off)? {
-        LINE => decode_line(rows, reader, values),
-        RUNS if depth > 0 => decode_runs(rows, reader, values, depth - 1),
+        LINE => decode_line(rows, reader, values, map),
+        RUNS if depth > 0 => decode_runs(rows, reader, values, map, depth - 1),
         form => Err(undecodable(format!("unknown form {form} of integers"))),
     }
 }
 
-fn decode_line<T: Word>(
+fn decode_line<T: Word, V: Copy + Default>(
     rows: usize,
     reader: &mut ByteReader<'_>,
-    values: &mut Vec<T>,
+    values: &mut Vec<V>,
+    map: impl Fn(T) -> V + Copy,
 ) -> Result<()> {
     let head = Head::read::<T>(rows, reader).ok_or_else(cut_off)?;
     if head.bits > T::BITS {
@@ -311,15 +324,15 @@ fn decode_line<T: Word>(
     }
     let start = values.len();
     if head.bits == 0 && head.slope == 0 {
-        values.resize(start + rows, T::of(head.reference));
+        values.resize(start + rows, map(T::of(head.reference)));
     } else if head.bits == 0 {
-        values.extend((0..rows as u64).map(|row| T::of(head.value(row, 0))));
+        append_numbered(rows, |row| map(T::of(head.value(row, 0))), values);
     } else if head.bits <= T::Narrow::BITS {
         let packed = Packed::<T::Narrow>::read(reader, rows, head.bits);
-        head.append(packed.ok_or_else(cut_off)?, values);
+        head.append(packed.ok_or_else(cut_off)?, map, values);
     } else {
         let packed = Packed::<T::Wide>::read(reader, rows, head.bits);
-        head.append(packed.ok_or_else(cut_off)?, values);
+        head.append(packed.ok_or_else(cut_off)?, map, values);
     }
     let values = &mut values[start..];
     for patch in head.patches.chunks_exact(patch_bytes::<T>()) {
@@ -329,7 +342,7 @@ fn decode_line<T: Word>(
         let value = value.ok_or_else(|| undecodable(format!("a patch of row {row}")))?;
         let mut word = [0; 8];
         word[..residual.len()].copy_from_slice(residual);
-        *value = T::of(head.value(u64::from(row), u64::from_le_bytes(word)));
+        *value = map(T::of(head.value(u64::from(row), u64::from_le_bytes(word))));
     }
     Ok(())
 }
@@ -365,34 +378,41 @@ impl<'a> Head<'a> {
         residual.wrapping_mul(self.scale).wrapping_add(base)
     }
 
-    /// Appends the values of packed residuals.
-    fn append<L: Lane, T: Word>(&self, packed: Packed<'_, L>, values: &mut Vec<T>) {
+    /// Appends the results of `map` on the integers of packed residuals.
+    fn append<L: Lane, T: Word, V: Copy + Default>(
+        &self,
+        packed: Packed<'_, L>,
+        map: impl Fn(T) -> V + Copy,
+        values: &mut Vec<V>,
+    ) {
+        let map = |word| map(T::of(word));
         let (reference, scale) = (self.reference, self.scale);
         match (self.slope, u32::try_from(scale)) {
-            (0, Ok(1)) => packed.append(|_, v| T::of(v.word().wrapping_add(reference)), values),
+            (0, Ok(1)) => packed.append(|_, v| map(v.word().wrapping_add(reference)), values),
             // Processors can multiply vectors of 32-bit numbers to 64 bits, but rarely of 64-bit
             // numbers.
             (0, Ok(scale)) => packed.append(
-                |_, v| T::of(v.word().wrapping_mul(scale.into()).wrapping_add(reference)),
+                |_, v| map(v.word().wrapping_mul(scale.into()).wrapping_add(reference)),
                 values,
             ),
-            _ => packed.append(|row, v| T::of(self.value(row as u64, v.word())), values),
+            _ => packed.append(|row, v| map(self.value(row as u64, v.word())), values),
         }
     }
 }
 
-fn decode_runs<T: Word>(
+fn decode_runs<T: Word, V: Copy + Default>(
     rows: usize,
     reader: &mut ByteReader<'_>,
-    values: &mut Vec<T>,
+    values: &mut Vec<V>,
+    map: impl Fn(T) -> V + Copy,
     depth: usize,
 ) -> Result<()> {
     let runs = reader.varint().ok_or_else(cut_off)?;
     let runs = usize::try_from(runs).ok().filter(|&n| n <= rows);
     let runs = runs.ok_or_else(|| undecodable("more runs than rows".to_owned()))?;
-    let (mut lengths, mut heads) = (room::<u16>(runs), room(runs));
-    decode_nested(runs, reader, &mut lengths, depth)?;
-    decode_nested(runs, reader, &mut heads, depth)?;
+    let (mut lengths, mut heads) = (room::<u16, u16>(runs), room::<T, V>(runs));
+    decode_nested(runs, reader, &mut lengths, identity::<u16>, depth)?;
+    decode_nested(runs, reader, &mut heads, map, depth)?;
     let total: usize = lengths.iter().map(|&n| usize::from(n)).sum();
     if total != rows {
         return Err(undecodable(format!(
@@ -400,7 +420,7 @@ fn decode_runs<T: Word>(
         )));
     }
     let start = values.len();
-    values.resize(start + rows, T::of(0));
+    values.resize(start + rows, V::default());
     let mut rest = &mut values[start..];
     for (&length, &head) in lengths.iter().zip(&heads) {
         let length = usize::from(length);

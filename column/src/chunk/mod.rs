@@ -7,7 +7,7 @@
 //! | id | codec | for |
 //! |---|---|---|
 //! | 0 | [`raw`] | fallback, and types without a better codec |
-//! | 1 | [`numbers`] | integers, dates, times, numerics: bit-packed; floats: Vortex arrays |
+//! | 1 | [`numbers`] | integers, dates, times, numerics: bit-packed; floats: as decimals |
 //! | 2 | [`dictionary`] | few distinct values of any type |
 //! | 3 | [`text`] | all other text and bytea |
 //!
@@ -27,6 +27,7 @@
 mod bit_packing;
 mod bounds;
 mod dictionary;
+mod floats;
 mod footer;
 mod integers;
 mod nulls;
@@ -37,7 +38,6 @@ mod strings;
 #[cfg(test)]
 mod tests;
 mod text;
-mod vortex;
 
 use crate::row_bytes::array_bytes;
 use crate::types::arrow_type;
@@ -341,6 +341,11 @@ fn part(bytes: &[u8], range: Range<u64>) -> Option<&[u8]> {
     bytes.get(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?)
 }
 
+/// A failed decode: the bytes are not the output of an encoder.
+fn undecodable(reason: String) -> Error {
+    Error::corrupt("encoded values", reason)
+}
+
 fn cut_off(block: usize) -> Error {
     Error::corrupt(format!("block {block}"), "the chunk is cut off")
 }
@@ -359,24 +364,21 @@ fn decode_blocks<'a>(
         return Ok((new_null_array(&arrow_type(t), rows), false));
     }
     let codec = codec_of(footer)?;
-    let decode = || {
-        let mut decoder = codec.decoder(t, shared, rows)?;
-        let mut valid = (nulls > 0).then(|| BooleanBufferBuilder::new(rows));
-        for block in blocks {
-            let bytes = source(block).ok_or_else(|| cut_off(block))?;
-            append_block(footer, block, bytes, decoder.as_mut(), valid.as_mut())
-                .map_err(|e| e.context(format!("block {block}")))?;
-        }
-        let is_patched = patches.is_some_and(|patches| decoder.patch(patches));
-        if let (Some(valid), Some(patches), true) = (&mut valid, patches, is_patched) {
-            patches.for_each(|row, _| valid.set_bit(row, true));
-        }
-        let nulls = valid.map(|mut v| NullBuffer::new(v.finish()));
-        Ok((decoder.finish(nulls)?, is_patched))
-    };
-    let (array, is_patched) = vortex::caught(decode)?;
+    let mut decoder = codec.decoder(t, shared, rows)?;
+    let mut valid = (nulls > 0).then(|| BooleanBufferBuilder::new(rows));
+    for block in blocks {
+        let bytes = source(block).ok_or_else(|| cut_off(block))?;
+        append_block(footer, block, bytes, decoder.as_mut(), valid.as_mut())
+            .map_err(|e| e.context(format!("block {block}")))?;
+    }
+    let is_patched = patches.is_some_and(|patches| decoder.patch(patches));
+    if let (Some(valid), Some(patches), true) = (&mut valid, patches, is_patched) {
+        patches.for_each(|row, _| valid.set_bit(row, true));
+    }
+    let nulls = valid.map(|mut v| NullBuffer::new(v.finish()));
+    let array = decoder.finish(nulls)?;
     if array.len() != rows || array.data_type() != &arrow_type(t) {
-        return Err(vortex::undecodable(format!(
+        return Err(undecodable(format!(
             "expected {rows} rows of {}, got {} of {}",
             arrow_type(t),
             array.len(),
@@ -429,7 +431,7 @@ fn append_block(
         decoder.append(rows, &mut reader)?;
     }
     if reader.remaining() != 0 {
-        return Err(vortex::undecodable(format!(
+        return Err(undecodable(format!(
             "{} bytes too many",
             reader.remaining()
         )));

@@ -6,7 +6,7 @@ use arrow_buffer::{BooleanBufferBuilder, NullBuffer};
 use strandline_base::Result;
 use strandline_base::bytes::{ByteReader, PutBytes};
 
-use super::vortex::undecodable;
+use super::undecodable;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Form {

@@ -2,11 +2,12 @@
 //!
 //! Integers, dates, times, timestamps and numerics are [`integers`] of the width of their Arrow
 //! type; numerics of more than 18 digits as well when every value of the chunk fits 64 bits.
-//! Floats are Vortex arrays: ALP-encoded, or plain when that saves nothing.
+//! Floats are [`floats`].
 
+use super::floats::{self, Float};
 use super::integers::{self, Word};
 use super::raw::fixed_array;
-use super::vortex::{Values, primitive, serialize, undecodable};
+use super::undecodable;
 use super::{BlockDecoder, BlockEncoder, ChunkCodec, Column};
 use crate::types::arrow_type;
 use crate::word_patches::WordPatches;
@@ -19,14 +20,9 @@ use arrow_array::{Array, ArrayRef};
 use arrow_buffer::{Buffer, NullBuffer};
 use arrow_schema::DataType;
 use std::ops::Range;
-use strandline_base::bytes::{ByteReader, PutBytes};
+use strandline_base::bytes::ByteReader;
 use strandline_base::value_words::word_of;
 use strandline_base::{Result, SqlType, Value};
-use vortex_alp::{ALP, ALPArrayOwnedExt, alp_encode};
-use vortex_array::IntoArray;
-use vortex_array::arrays::{Primitive, PrimitiveArray};
-use vortex_array::dtype::NativePType;
-use vortex_fastlanes::{BitPackedData, FoR};
 
 /// The codec.
 pub(super) struct Numbers;
@@ -155,7 +151,7 @@ impl<T: Word> Words<T> {
     fn new(t: SqlType, rows: usize) -> Self {
         Self {
             t,
-            values: integers::room(rows),
+            values: integers::room::<T, T>(rows),
         }
     }
 }
@@ -199,127 +195,62 @@ struct FloatEncoder<'a> {
 impl BlockEncoder for FloatEncoder<'_> {
     fn encode(&mut self, rows: Range<usize>, out: &mut Vec<u8>) -> Result<()> {
         let block = self.column.array.slice(rows.start, rows.len());
-        let array = if block.data_type() == &DataType::Float32 {
-            encode_floats::<Float32Type>(&block)?
+        if block.data_type() == &DataType::Float32 {
+            encode_floats::<Float32Type>(&block, out);
         } else {
-            encode_floats::<Float64Type>(&block)?
-        };
-        out.put_bytes(&array);
+            encode_floats::<Float64Type>(&block, out);
+        }
         Ok(())
     }
 }
 
-/// The smaller of an ALP array and a plain one, serialized.
-fn encode_floats<P>(block: &ArrayRef) -> Result<Vec<u8>>
+fn encode_floats<P: ArrowPrimitiveType>(block: &ArrayRef, out: &mut Vec<u8>)
 where
-    P: ArrowPrimitiveType,
-    P::Native: NativePType,
+    P::Native: Float,
 {
     let mut values = block.as_primitive::<P>().values().to_vec();
     fill_nulls(&mut values, block.nulls());
-    let (mut alp, mut plain) = (Vec::new(), Vec::new());
-    serialize(&mut plain, |_| Ok(primitive(&values)))?;
-    serialize(&mut alp, |context| {
-        let array = primitive(&values);
-        let array = array
-            .as_opt::<Primitive>()
-            .expect("a primitive array was just made");
-        let (encoded, exponents, patches) = alp_encode(array, None, context)?.into_parts();
-        let encoded: PrimitiveArray = encoded.execute(context)?;
-        let encoded = if encoded.ptype().byte_width() == 4 {
-            frame_of_reference::<i32>(&encoded, context)?
-        } else {
-            frame_of_reference::<i64>(&encoded, context)?
-        };
-        Ok(ALP::try_new(encoded, exponents, patches)?.into_array())
-    })?;
-    Ok(if alp.len() * 10 < plain.len() * 9 {
-        alp
-    } else {
-        plain
-    })
-}
-
-/// Frame of reference over bit-packing, as Vortex arrays.
-fn frame_of_reference<T>(
-    array: &PrimitiveArray,
-    context: &mut vortex_array::ExecutionCtx,
-) -> Result<vortex_array::ArrayRef, vortex_error::VortexError>
-where
-    T: NativePType + Into<i64> + TryFrom<i64> + Into<vortex_array::scalar::Scalar>,
-{
-    let values = array.as_slice::<T>();
-    let min: i64 = values.iter().map(|&v| v.into()).min().unwrap_or(0);
-    let max: i64 = values.iter().map(|&v| v.into()).max().unwrap_or(0);
-    let bits = 64 - (max.wrapping_sub(min) as u64).leading_zeros();
-    let (Ok(reference), true) = (T::try_from(min), (bits as usize) < 8 * size_of::<T>() - 1) else {
-        return Ok(array.clone().into_array());
-    };
-    let residuals: Vec<T> = values
-        .iter()
-        .map(|&v| T::try_from(Into::<i64>::into(v).wrapping_sub(min)).ok())
-        .collect::<Option<_>>()
-        .expect("a difference of at most the type's bits less two fits the type");
-    let packed = BitPackedData::encode(&primitive(&residuals), bits as u8, context)?;
-    Ok(FoR::try_new(packed.into_array(), reference.into())?.into_array())
+    floats::encode(&values, out);
 }
 
 struct Floats<T> {
     t: SqlType,
-    values: Values<T>,
+    values: Vec<T>,
 }
 
-impl<T: NativePType> Floats<T> {
+impl<T: Float> Floats<T> {
     fn new(t: SqlType, rows: usize) -> Self {
         Self {
             t,
-            values: Values::with_capacity(rows),
+            values: integers::room::<T::Integer, T>(rows),
         }
     }
 }
 
-/// The conversion of a float from its word ([`word_of`]).
-trait FromWord {
-    fn from_word(word: u64) -> Self;
-}
-
-impl FromWord for f32 {
-    fn from_word(word: u64) -> Self {
-        Self::from_bits(word as u32)
-    }
-}
-
-impl FromWord for f64 {
-    fn from_word(word: u64) -> Self {
-        Self::from_bits(word)
-    }
-}
-
-impl<T: NativePType + FromWord> BlockDecoder for Floats<T> {
+impl<T: Float> BlockDecoder for Floats<T> {
     fn append(&mut self, rows: usize, reader: &mut ByteReader<'_>) -> Result<()> {
-        let array = reader.bytes();
-        let array = array.ok_or_else(|| undecodable("the bytes end early".to_owned()))?;
-        self.values.append_serialized(rows, array)
+        floats::decode(rows, reader, &mut self.values)
     }
 
     fn append_constant(&mut self, rows: usize, value: &Value) -> Result<()> {
         let word = word_of(value).ok_or_else(|| undecodable(format!("constant {value:?}")))?;
-        self.values.append_constant(rows, T::from_word(word));
+        self.values
+            .resize(self.values.len() + rows, T::of_word(word));
         Ok(())
     }
 
     fn append_nulls(&mut self, rows: usize) {
-        self.values.append_constant(rows, T::default());
+        self.values.resize(self.values.len() + rows, T::default());
     }
 
     fn patch(&mut self, patches: &WordPatches<'_>) -> bool {
-        let values = self.values.values_mut();
-        patches.for_each(|row, word| values[row] = T::from_word(word));
+        patches.for_each(|row, word| self.values[row] = T::of_word(word));
         true
     }
 
     fn finish(self: Box<Self>, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
-        let rows = self.values.values().len();
-        Ok(fixed_array(self.t, self.values.finish(), rows, nulls))
+        let rows = self.values.len();
+        let buffer = Buffer::from_vec(self.values);
+        Ok(fixed_array(self.t, buffer, rows, nulls))
     }
 }

@@ -5,7 +5,7 @@
 //! A dictionary's values are also a raw block.
 
 use super::strings::Strings;
-use super::vortex::undecodable;
+use super::undecodable;
 use super::{BlockDecoder, BlockEncoder, ChunkCodec, Column};
 use crate::types::{arrow_type, bytes_at};
 use arrow_array::cast::AsArray;

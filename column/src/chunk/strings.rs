@@ -1,7 +1,7 @@
 //! Collects decoded text and bytea for one Arrow view array: all bytes in one buffer, and the end
 //! of each row.
 
-use super::vortex::undecodable;
+use super::undecodable;
 use crate::types::arrow_type;
 use arrow_array::types::{BinaryType, ByteArrayType, LargeBinaryType, LargeUtf8Type, Utf8Type};
 use arrow_array::{ArrayRef, BinaryViewArray, GenericByteArray, StringViewArray};

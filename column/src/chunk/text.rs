@@ -15,7 +15,7 @@
 
 use super::integers;
 use super::strings::Strings;
-use super::vortex::undecodable;
+use super::undecodable;
 use super::{BlockDecoder, BlockEncoder, ChunkCodec, Column};
 use crate::types::bytes_at;
 use arrow_array::{Array, ArrayRef};
@@ -280,7 +280,7 @@ impl TextDecoder {
 
 impl BlockDecoder for TextDecoder {
     fn append(&mut self, rows: usize, reader: &mut ByteReader<'_>) -> Result<()> {
-        let mut lengths = integers::room::<u32>(rows);
+        let mut lengths = integers::room::<u32, u32>(rows);
         integers::decode(rows, reader, &mut lengths)?;
         let total = self.strings.append_lengths(lengths.iter().copied());
         match reader.u8() {
