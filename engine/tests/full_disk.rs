@@ -11,6 +11,10 @@ use strandline_sim::SimDisk;
 const KIB: u64 = 1 << 10;
 
 fn open_full(disk: &SimDisk) -> Arc<Db> {
+    open_on(disk.device())
+}
+
+fn open_on(device: Arc<dyn Device>) -> Arc<Db> {
     let settings = Settings {
         wal_segment_bytes: 64 * KIB,
         reserve_bytes: 256 * KIB,
@@ -20,7 +24,7 @@ fn open_full(disk: &SimDisk) -> Arc<Db> {
         ..Settings::default()
     };
     Db::open(DbOptions {
-        device: disk.device(),
+        device,
         clock: Arc::new(SystemClock),
         settings,
     })
@@ -160,6 +164,52 @@ fn a_table_is_dropped_on_a_full_disk() {
     db.checkpoint(false).expect("frees");
     assert_ne!(chunks(&disk), Some(of_big));
     assert_well(&disk, &db, rows);
+}
+
+#[test]
+fn a_full_capacity_tier_refuses_writes_until_it_has_room() {
+    let fast = SimDisk::new(9);
+    let capacity = fast.beside(10);
+    capacity.limit_capacity(Some(2_000 * KIB));
+    let open = |fast: &SimDisk, capacity: &SimDisk| {
+        let tiers = TieredDevice::new(fast.device(), capacity.device(), "/capacity");
+        open_on(Arc::new(tiers.expect("tiers")))
+    };
+    let db = open(&fast, &capacity);
+    assert!(capacity.content("reserve-capacity").is_some());
+    create(&db, "big", HistoryPolicy::None);
+    create(&db, "small", HistoryPolicy::None);
+    (0..400).for_each(|k| put(&db, "big", k).expect("big"));
+    db.checkpoint(true).expect("checkpoint");
+    let mut rows = 0;
+    let refused = loop {
+        match put(&db, "small", rows) {
+            Ok(()) => rows += 1,
+            Err(error) => break error,
+        }
+        if rows % 100 == 0 {
+            // Merges end when the capacity tier is full; the log goes on until the reserve is given
+            // up.
+            let _ = db.checkpoint(true);
+        }
+        assert!(rows < 5_000, "the disk never fills up");
+    };
+    assert_eq!(refused.sqlstate(), SqlState::DISK_FULL, "{refused}");
+    drop_table(&db, "big").expect("needs no space of its own");
+    db.checkpoint(true).expect("frees");
+    assert!(capacity.content("reserve-capacity").is_some());
+    db.check_health().expect("well");
+    for k in rows..rows + 50 {
+        put(&db, "small", k).expect("there is room");
+    }
+    drop(db);
+    let db = open(&fast, &capacity);
+    let small = named(&db, "small");
+    let txn = db.begin(TxnOptions::default()).expect("begin");
+    let statement = txn.begin_statement().expect("statement");
+    let found = scan_values(&statement, &small);
+    assert_eq!(found.len() as i64, rows + 50);
+    assert!(db.check().expect("check").is_empty());
 }
 
 #[test]
