@@ -1,6 +1,6 @@
 //! A crash at any device operation: recovery yields exactly the acknowledged transactions, plus at
-//! most the one in flight, `check` finds nothing, and moments of the past are as they were. The same
-//! for a database in two directories, of which one may lose what is not synced and the other not.
+//! most the one in flight, `check` finds nothing, and moments of the past are as they were. A
+//! database in two directories may lose what is not synced in one of them only.
 //!
 //! `STRANDLINE_SEED` replays one seed; `STRANDLINE_CRASH_STRIDE` sets how many operations lie
 //! between two crash points (1 = every operation).
@@ -53,8 +53,8 @@ impl Disks {
         }
     }
 
-    /// The outcomes to look at after a crash at operation `point`: all unsynced work is lost, all is
-    /// kept, some of it; and each of these on one of two disks only.
+    /// The outcomes of a crash at operation `point`: all unsynced work is lost, all is kept, or some
+    /// of it; with two disks, different outcomes for each.
     fn outcomes(&self, point: u64) -> Vec<(u64, u64)> {
         let random = 2 + point;
         match self.capacity {

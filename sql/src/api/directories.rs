@@ -3,7 +3,7 @@
 //! A database records where its capacity directory is, so `capacity_dir` is needed once, and again
 //! when the directory has moved. The engine checks that the two belong together.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use strandline_base::{Error, ErrorKind, Result, SqlState};
 use strandline_device::{Device, OsDevice, TieredDevice};
@@ -90,14 +90,21 @@ pub fn resolved(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     let existing = absolute.ancestors().find_map(|ancestor| {
         let canonical = ancestor.canonicalize().ok()?;
-        let rest = absolute.strip_prefix(ancestor).ok()?;
-        // Joining nothing would add a separator.
-        Some(match rest.as_os_str().is_empty() {
-            true => canonical,
-            false => canonical.join(rest),
-        })
+        let missing = absolute.strip_prefix(ancestor).ok()?;
+        Some(missing.components().fold(canonical, below))
     });
     existing.unwrap_or(absolute)
+}
+
+/// The path of `component` in `directory`, without a link in the way: `..` leads to the parent.
+fn below(mut directory: PathBuf, component: Component<'_>) -> PathBuf {
+    match component {
+        Component::ParentDir => {
+            directory.pop();
+        }
+        component => directory.push(component),
+    }
+    directory
 }
 
 /// 58P01: there is no database on `device`.
