@@ -23,12 +23,14 @@
 //! | `forward` | the macro for devices that wrap another one |
 //! | `tiered` | two directories as one device |
 //! | `process`, `fail_stop`, `memory`, `os` | memory of the process; the devices |
+//! | `emulated` | devices with the delays of a hard disk or with bounded bandwidth |
 //! | `staged` | directories that come into being at once |
 
 use std::fmt::Debug;
 use std::sync::Arc;
 use strandline_base::Result;
 
+mod emulated;
 mod fail_stop;
 mod forward;
 mod memory;
@@ -37,6 +39,7 @@ mod process;
 mod staged;
 mod tiered;
 
+pub use emulated::{DelayClock, EmulatedHdd, HddModel, Limits, Throttled, real_delays};
 pub use fail_stop::FailStopDevice;
 pub use memory::MemoryDevice;
 pub use os::OsDevice;
