@@ -230,11 +230,7 @@ impl ServeArgs {
         let listen: Vec<String> = self.listen.iter().map(ToString::to_string).collect();
         let switch = |on: Switch| if on == Switch::On { "on" } else { "off" }.to_string();
         let given = [
-            (
-                "--capacity-dir",
-                "capacity_dir",
-                self.capacity_dir.clone(),
-            ),
+            ("--capacity-dir", "capacity_dir", self.capacity_dir.clone()),
             (
                 "--listen",
                 "listen",

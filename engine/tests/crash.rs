@@ -59,7 +59,13 @@ impl Disks {
         let random = 2 + point;
         match self.capacity {
             None => vec![(0, 0), (1, 1), (random, random)],
-            Some(_) => vec![(0, 1), (1, 0), (random, 0), (0, random), (random, random + 1)],
+            Some(_) => vec![
+                (0, 1),
+                (1, 0),
+                (random, 0),
+                (0, random),
+                (random, random + 1),
+            ],
         }
     }
 
@@ -123,7 +129,9 @@ fn workload(db: &Arc<Db>, clock: &ManualClock, seed: u64, known: &mut Known) -> 
     for round in 0..40 {
         clock.advance(500);
         if round % 7 == 5 {
-            db.checkpoint(rng.one_in(2))?;
+            // The last one merges everything, so that there is history.
+            let merges_all = rng.one_in(2) || round == 33;
+            db.checkpoint(merges_all)?;
         }
         let mut next = known
             .moments
@@ -260,7 +268,10 @@ fn crash_everywhere(is_tiered: bool, stride: u64) {
         drop(db);
         if let Some(capacity) = &disks.capacity {
             let names = capacity.device().list().expect("list");
-            assert!(names.iter().any(|name| name.starts_with("run-")), "no history");
+            assert!(
+                names.iter().any(|name| name.starts_with("run-")),
+                "no history"
+            );
         }
         let operations = disks.fast.operations();
         let mut point = 1 + seed % stride;

@@ -149,7 +149,11 @@ fn orphans_on_both_tiers_are_removed_when_the_database_is_opened() {
     // Numbers of files on either tier are not given again.
     set(&db, 0..10, 9);
     db.checkpoint(true).expect("checkpoint");
-    assert!(files(capacity, "chunks-").iter().any(|name| name > &"chunks-00000000000000f4".into()));
+    assert!(
+        files(capacity, "chunks-")
+            .iter()
+            .any(|name| name.as_str() > "chunks-00000000000000f4")
+    );
 }
 
 #[test]
@@ -161,7 +165,10 @@ fn a_capacity_tier_is_added_to_a_database_that_has_none() {
     let state = state_at(&db, then);
     drop(db);
     let db = directories.open(&wall);
-    assert!(files(capacity, "chunks-").is_empty(), "nothing is copied at once");
+    assert!(
+        files(capacity, "chunks-").is_empty(),
+        "nothing is copied at once"
+    );
     assert_eq!(state_at(&db, then), state);
     // Merges move what they rewrite.
     set(&db, 0..200, 3);
@@ -169,9 +176,15 @@ fn a_capacity_tier_is_added_to_a_database_that_has_none() {
     assert!(!files(capacity, "chunks-").is_empty());
     assert_eq!(state_at(&db, then), state);
     drop(db);
-    let refused = open(fast.clone(), &wall).err().expect("it has two directories now");
+    let refused = open(fast.clone(), &wall)
+        .err()
+        .expect("it has two directories now");
     assert!(refused.message().contains("second directory"), "{refused}");
-    assert!(refused.hint().is_some_and(|hint| hint.contains("/capacity")));
+    assert!(
+        refused
+            .hint()
+            .is_some_and(|hint| hint.contains("/capacity"))
+    );
     let db = directories.open(&wall);
     assert!(db.check().expect("check").is_empty());
 }
@@ -182,7 +195,9 @@ fn directories_that_do_not_belong_together_are_refused_and_stay_as_they_are() {
     let [one, two] = [Directories::new(), Directories::new()];
     // Both are open at the same time, so that their ids differ although the clock stands still.
     let opened = [&one, &two].map(|directories| directories.open(&wall));
-    opened.iter().for_each(|db| drop(build(db, &wall)));
+    for db in &opened {
+        build(db, &wall);
+    }
     drop(opened);
     let wrong = [
         (&one.fast, &two.capacity, "belongs to another database"),
@@ -238,7 +253,9 @@ fn backups_have_one_directory_and_are_restored_into_one_or_two() {
     restore(&*directories.device(), &*other.device(), &|_| true).expect("restore");
     assert_eq!(state_at(&other.open(&wall), then), states[0]);
     let mixed = TieredDevice::new(directories.fast.clone(), other.capacity.clone(), "");
-    let refused = open(Arc::new(mixed.expect("tiers")), &wall).err().expect("a copy's");
+    let refused = open(Arc::new(mixed.expect("tiers")), &wall)
+        .err()
+        .expect("a copy's");
     assert!(refused.message().contains("another database"), "{refused}");
     // The fast tier of a database alone is no backup.
     let target = MemoryDevice::new();

@@ -36,9 +36,7 @@ use std::sync::Arc;
 use strandline_base::bytes::{ByteReader, PutBytes};
 use strandline_base::sync::Mutex;
 use strandline_base::{Error, ErrorKind, Result, SqlState, checksum};
-use strandline_device::{
-    CONFIGURATION_FILE, Device, File, LOCK_FILE, ROLE_FILE, ROLE_FILE_STAGED,
-};
+use strandline_device::{CONFIGURATION_FILE, Device, File, LOCK_FILE, ROLE_FILE, ROLE_FILE_STAGED};
 
 use crate::frame::{FRAME_HEADER_BYTES, PAYLOAD_BYTES_MAX, StreamId, frame_bytes, put_frame};
 use crate::stream::{Extent, Stream};

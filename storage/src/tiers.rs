@@ -168,8 +168,8 @@ pub fn check(device: &dyn Device) -> Result<()> {
         (None, capacity_role) => check_unattached(fast, capacity, capacity_role),
         (Some(_), None) => Err(not_capacity_tier(fast, capacity)?),
         (Some(fast_role), Some(role)) => {
-            let is_pair = (role.database_id, role.pair_id)
-                == (fast_role.database_id, fast_role.pair_id);
+            let is_pair =
+                (role.database_id, role.pair_id) == (fast_role.database_id, fast_role.pair_id);
             is_pair.then_some(()).ok_or_else(|| foreign(fast, capacity))
         }
     }

@@ -88,7 +88,10 @@ fn a_database_in_two_directories() {
     assert_eq!(count(&again), "5000,row 1\n");
     std::fs::rename(scratch.path("big"), scratch.path("bigger")).expect("moved");
     let err = run(["check", &path]).fails(3);
-    assert!(err.contains("does not exist") && err.contains("capacity_dir"), "{err}");
+    assert!(
+        err.contains("does not exist") && err.contains("capacity_dir"),
+        "{err}"
+    );
     let err = run(["check", &path, "--capacity-dir", &other]).fails(3);
     assert!(err.contains("belongs to another database"), "{err}");
     let moved = scratch.text("bigger");

@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 use strandline_base::sync::{Arc, AtomicBool, Mutex, Ordering};
 use strandline_base::{Result, checksum};
 
-use super::hdd_model::{Actuator, HddModel};
 use super::DelayClock;
+use super::hdd_model::{Actuator, HddModel};
 use crate::{Device, File};
 
 /// The unit of places and of requests for the directory, in bytes.
@@ -193,7 +193,9 @@ impl File for HddFile {
         let arrive = |(offset, bytes)| self.disk.arrive(self.place + offset, bytes, false);
         let requests: Vec<_> = united(unsynced).into_iter().map(arrive).collect();
         let synced = self.inner.sync();
-        requests.into_iter().for_each(|request| self.disk.wait(request));
+        requests
+            .into_iter()
+            .for_each(|request| self.disk.wait(request));
         synced
     }
 }

@@ -44,7 +44,9 @@ impl DelayClock for RealDelays {
             if left == 0 {
                 return;
             }
-            self.never.1.wait_for(&mut guard, Duration::from_nanos(left));
+            self.never
+                .1
+                .wait_for(&mut guard, Duration::from_nanos(left));
         }
     }
 }

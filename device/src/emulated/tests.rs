@@ -27,7 +27,10 @@ impl VirtualClock {
 fn hdd(model: HddModel, time_scale: u64) -> (Arc<VirtualClock>, EmulatedHdd) {
     let clock = Arc::new(VirtualClock::default());
     let inner = Arc::new(MemoryDevice::new());
-    (clock.clone(), EmulatedHdd::new(inner, model, time_scale, clock))
+    (
+        clock.clone(),
+        EmulatedHdd::new(inner, model, time_scale, clock),
+    )
 }
 
 fn read(file: &dyn File, bytes: usize, offset: u64) {
@@ -42,12 +45,22 @@ const ROTATION: u64 = 4_170_000;
 fn reads_take_the_time_of_the_model() {
     let (clock, device) = hdd(MASM, 1);
     let file = device.create("chunks-1").expect("create");
-    assert_eq!(clock.time(|| file.write_all_at(&[7; 77_000], 0).expect("write")), 0);
+    assert_eq!(
+        clock.time(|| file.write_all_at(&[7; 77_000], 0).expect("write")),
+        0
+    );
     file.sync().expect("sync");
     // A thousandth of a second for 77,000 bytes.
     assert_eq!(clock.time(|| read(&*file, 7_700, 0)), ROTATION + 100_000);
-    assert_eq!(clock.time(|| read(&*file, 7_700, 7_700)), 100_000, "goes on");
-    assert_eq!(clock.time(|| read(&*file, 7_700, 23_100)), ROTATION + 100_000);
+    assert_eq!(
+        clock.time(|| read(&*file, 7_700, 7_700)),
+        100_000,
+        "goes on"
+    );
+    assert_eq!(
+        clock.time(|| read(&*file, 7_700, 23_100)),
+        ROTATION + 100_000
+    );
     assert_eq!(
         clock.time(|| read(&*file, 7_700, 23_100)),
         ROTATION + 100_000,
@@ -56,7 +69,10 @@ fn reads_take_the_time_of_the_model() {
     let (clock, device) = hdd(MASM, 10);
     let file = device.create("chunks-1").expect("create");
     file.write_all_at(&[7; 7_700], 0).expect("write");
-    assert_eq!(clock.time(|| read(&*file, 7_700, 0)), (ROTATION + 100_000) / 10);
+    assert_eq!(
+        clock.time(|| read(&*file, 7_700, 0)),
+        (ROTATION + 100_000) / 10
+    );
 }
 
 #[test]
@@ -64,12 +80,22 @@ fn writes_are_charged_when_they_are_synced_adjacent_ones_as_one() {
     let (clock, device) = hdd(MASM, 1);
     let file = device.create("wal-1").expect("create");
     let write = |offset: u64| file.write_all_at(&[1; 7_700], offset).expect("write");
-    assert_eq!(clock.time(|| [7_700, 0, 15_400, 100_000].into_iter().for_each(write)), 0);
+    assert_eq!(
+        clock.time(|| [7_700, 0, 15_400, 100_000].into_iter().for_each(write)),
+        0
+    );
     let sync = || file.sync().expect("sync");
-    assert_eq!(clock.time(sync), (ROTATION + 300_000) + (ROTATION + 100_000));
+    assert_eq!(
+        clock.time(sync),
+        (ROTATION + 300_000) + (ROTATION + 100_000)
+    );
     assert_eq!(clock.time(sync), 0, "nothing new");
     write(23_100);
-    assert_eq!(clock.time(sync), ROTATION + 100_000, "each sync waits for its sector");
+    assert_eq!(
+        clock.time(sync),
+        ROTATION + 100_000,
+        "each sync waits for its sector"
+    );
     let synced = clock.time(|| device.sync_directory().expect("sync"));
     assert_eq!(synced, ROTATION + 4_096 * 1_000 / 77);
 }
@@ -125,11 +151,19 @@ fn a_throttled_device_keeps_both_bounds() {
     // 50,000 bytes take longer than a request may.
     let write = || file.write_all_at(&[1; 50_000], 0).expect("write");
     assert_eq!(clock.time(write), 50_000_000);
-    assert_eq!(clock.time(|| read(&*file, 1_000, 0)), 10_000_000, "a hundred per second");
+    assert_eq!(
+        clock.time(|| read(&*file, 1_000, 0)),
+        10_000_000,
+        "a hundred per second"
+    );
     let all = clock.time(|| (0..50).for_each(|_| read(&*file, 20_000, 0)));
     assert_eq!(all, 1_000_000_000, "a million bytes");
     assert_eq!(clock.time(|| file.sync().expect("sync")), 0);
-    assert!(device.location().contains("throttled to 1000000 bytes and 100 requests"));
+    assert!(
+        device
+            .location()
+            .contains("throttled to 1000000 bytes and 100 requests")
+    );
 }
 
 #[test]

@@ -118,10 +118,12 @@ impl File for ThrottledFile {
 
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         let bytes = buf.len();
-        self.meter.meter(bytes, || self.inner.read_exact_at(buf, offset))
+        self.meter
+            .meter(bytes, || self.inner.read_exact_at(buf, offset))
     }
 
     fn write_all_at(&self, buf: &[u8], offset: u64) -> Result<()> {
-        self.meter.meter(buf.len(), || self.inner.write_all_at(buf, offset))
+        self.meter
+            .meter(buf.len(), || self.inner.write_all_at(buf, offset))
     }
 }

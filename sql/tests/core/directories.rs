@@ -80,8 +80,13 @@ fn the_capacity_directory_is_named_once_and_shown() {
     assert_eq!(sum(&database), SUM);
     let mut c = database.connect();
     let shown = rows(&mut c, "SHOW capacity_dir");
-    assert_eq!(shown, [capacity.canonicalize().unwrap().display().to_string()]);
-    let error = c.execute("SET capacity_dir = '/elsewhere'", ()).expect_err("fixed");
+    assert_eq!(
+        shown,
+        [capacity.canonicalize().unwrap().display().to_string()]
+    );
+    let error = c
+        .execute("SET capacity_dir = '/elsewhere'", ())
+        .expect_err("fixed");
     assert_eq!(error.sqlstate(), SqlState("55P02"));
     assert!(database.check().expect("check").is_empty());
     drop((c, database));
@@ -125,7 +130,11 @@ fn directories_that_do_not_belong_together_are_refused_and_left_alone() {
         refused(builder(path, capacity), state, message);
         assert_eq!((names(path), names(capacity)), before, "{message}");
     }
-    refused(Database::builder(&capacity), state, "is the capacity directory");
+    refused(
+        Database::builder(&capacity),
+        state,
+        "is the capacity directory",
+    );
     let overlapping = SqlState::INVALID_PARAMETER_VALUE;
     for inner in [path.clone(), path.join("spill"), home.at("x/../db/chunks")] {
         refused(builder(&path, &inner), overlapping, "overlap");

@@ -81,11 +81,17 @@ fn directories_that_do_not_belong_together_are_refused() {
     assert!(alone.hint().is_some_and(|hint| hint.contains("/there")));
     refused_with(check(&pair(&fast, &empty())), "is empty");
     refused_with(check(&pair(&fast, &other_fast)), "holds a database itself");
-    refused_with(check(&pair(&database(1), &database(2))), "a database itself");
+    refused_with(
+        check(&pair(&database(1), &database(2))),
+        "a database itself",
+    );
     for fast in [&fast, &database(1), &empty()] {
         let photos = empty();
         photos.create("holiday.jpg").expect("create");
-        refused_with(check(&pair(fast, &photos)), "holds other files (\"holiday.jpg\")");
+        refused_with(
+            check(&pair(fast, &photos)),
+            "holds other files (\"holiday.jpg\")",
+        );
     }
     // A role file that was copied into another database's directory.
     let stranger = database(99);

@@ -38,7 +38,11 @@ fn every_access_takes_what_the_formula_says() {
     let now = 1 << 40;
     assert_eq!(at(now, quarter + 1_000_000, 1_000_000, true), megabyte);
     let write = at(now * 2, quarter + 2_000_000, 1_000_000, false);
-    assert_eq!(write, DISK.rotation_ns + megabyte, "a write waits for its sector");
+    assert_eq!(
+        write,
+        DISK.rotation_ns + megabyte,
+        "a write waits for its sector"
+    );
     let mut masm = Actuator::new(HddModel::MASM, 1);
     masm.arrive(0, 99 << 30, 0, true);
     assert_eq!(masm.begin_next(0), Some((0, 4_170_000)));
@@ -63,7 +67,11 @@ fn waiting_requests_are_served_as_by_an_elevator() {
     for place in [60, 10, 40, 90, 51] {
         actuator.arrive(1, gib(place), 0, true);
     }
-    assert_eq!(actuator.begin_next(busy_until - 1), None, "the head is busy");
+    assert_eq!(
+        actuator.begin_next(busy_until - 1),
+        None,
+        "the head is busy"
+    );
     let order: Vec<u64> = serve_all(&mut actuator).iter().map(|(n, _)| *n).collect();
     assert_eq!(order, [5, 1, 4, 3, 2], "51, 60, 90, then 40, 10");
     // It goes on downwards before it turns.

@@ -17,8 +17,10 @@
 //!    [`FAN_IN`] runs per level, however long its history is kept.
 //! 3. *History* goes to the capacity tier of a database with two: a union of merged runs (all their
 //!    ranges have been merged up to their ends) is written there, and merged neighbours on the fast
-//!    tier are rewritten for that alone. Recovery reads no merged run, so the fast tier keeps the
-//!    runs that it does read. Each byte is rewritten once more.
+//!    tier are rewritten for that alone. Runs on different tiers are united by rule 1 only, so that
+//!    history does not come back to the fast tier with every new run. Recovery reads no record of a
+//!    merged run, so the fast tier keeps the runs that it does read. Each byte is rewritten once
+//!    more, and a storage has twice as many runs at most.
 //!
 //! The same idea as MaSM's merging of runs \[MaSM §3.2\] and size-tiered LSM trees.
 
@@ -114,11 +116,11 @@ fn level(bytes: u64) -> u32 {
 
 fn full_level(sizes: &[Size]) -> Option<Range<usize>> {
     let mut least = 0;
-    let levels: Vec<u32> = sizes
+    let levels: Vec<(u32, bool)> = sizes
         .iter()
         .map(|size| {
             least = least.max(level(size.bytes));
-            least
+            (least, size.is_fast)
         })
         .collect();
     let mut first = 0;
@@ -193,8 +195,25 @@ mod tests {
         assert_eq!(history(&[]), None);
         assert_eq!(history(&[pending, moved, moved]), None);
         assert_eq!(history(&[pending, merged, merged, moved]), Some(1..3));
-        assert_eq!(history(&[merged, moved, merged]), Some(2..3), "the oldest first");
+        assert_eq!(
+            history(&[merged, moved, merged]),
+            Some(2..3),
+            "the oldest first"
+        );
         assert_eq!(history(&[merged, merged, pending]), Some(0..2));
+    }
+
+    #[test]
+    fn levels_are_full_on_one_tier() {
+        let on = |is_fast| Size {
+            is_fast,
+            ..run(50_000, 1)
+        };
+        let (fast, capacity) = (on(true), on(false));
+        assert_eq!(full_level(&[fast, capacity, capacity, capacity]), None);
+        let history = [fast, capacity, capacity, capacity, capacity];
+        assert_eq!(full_level(&history), Some(1..5));
+        assert_eq!(full_level(&[fast, fast, fast, fast, capacity]), Some(0..4));
     }
 
     #[test]
