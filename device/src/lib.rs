@@ -20,8 +20,8 @@
 //!
 //! | room | what is in it |
 //! |---|---|
-//! | `forward` | the macro for devices that wrap another one |
 //! | `tiered` | two directories as one device |
+//! | `forward` | the macro for devices that wrap another one |
 //! | `process`, `fail_stop`, `memory`, `os` | memory of the process; the devices |
 //! | `emulated` | devices with the delays of a hard disk or with bounded bandwidth |
 //! | `staged` | directories that come into being at once |

@@ -53,8 +53,8 @@ impl Disks {
         }
     }
 
-    /// The outcomes of a crash at operation `point`: all unsynced work is lost, all is kept, or some
-    /// of it; with two disks, different outcomes for each.
+    /// The outcomes of a crash at operation `point`: unsynced work is lost, is kept, or some of it
+    /// is; with two disks, different outcomes for each.
     fn outcomes(&self, point: u64) -> Vec<(u64, u64)> {
         let random = 2 + point;
         match self.capacity {

@@ -9,7 +9,7 @@
 //!   reads ahead.
 //!
 //! [`Actuator`] serves the requests that have arrived in the order of an elevator: upwards to the
-//! last one above the head, then downwards. It is a state machine over given times; it has no clock.
+//! last one above the head, then downwards. It is a state machine over given times, not a clock.
 //!
 //! Differences from a disk: the rotation is a constant instead of the angle to the sector; outer
 //! tracks are as fast as inner ones; no request waits in the drive's write cache.
