@@ -136,11 +136,11 @@ fn directories_that_do_not_belong_together_are_refused_and_left_alone() {
         "is the capacity directory",
     );
     let overlapping = SqlState::INVALID_PARAMETER_VALUE;
-    for inner in [path.clone(), path.join("spill"), home.at("x/../db/chunks")] {
+    for inner in [path.clone(), path.join("inside"), home.at("x/../db/chunks")] {
         refused(builder(&path, &inner), overlapping, "overlap");
         refused(builder(&inner, &path), overlapping, "overlap");
     }
-    assert!(!path.join("spill").exists());
+    assert!(!path.join("inside").exists());
     let device = std::sync::Arc::new(strandline_device::MemoryDevice::new());
     let in_memory = Database::on_device(device).capacity_dir(&empty);
     refused(in_memory, overlapping, "needs a database in a directory");
