@@ -17,6 +17,7 @@ mod served;
 mod server;
 mod soak;
 mod statements;
+mod tiers;
 mod tpch;
 
 use clap::{Parser, Subcommand};
@@ -72,6 +73,11 @@ enum Suite {
     /// most 3 minutes. Needs Debian's packages postgresql and postgresql-contrib, and the program
     /// `strandline` beside this one.
     Server(Options),
+    /// A database in two directories on an emulated hard disk, against one directory on it.
+    ///
+    /// A table of 50 K rows; at most 3 minutes, with --quick 20 seconds. Delays are emulated, and
+    /// every result says so.
+    Tiers(Options),
     /// A server under every kind of work at once, killed every few minutes: memory, files and
     /// latency stay flat, and nothing acknowledged is lost.
     Soak(soak::Options),
@@ -121,6 +127,11 @@ fn main() -> ExitCode {
         Suite::Server(options) => {
             let bench = |directory: &Path| server::Bench::new(directory, options.quick);
             run("server", &options, &server::GROUPS, bench)
+        }
+        Suite::Tiers(options) => {
+            let bench =
+                |directory: &Path| tiers::Bench::new(directory, options.quick, options.seed);
+            run("tiers", &options, &tiers::GROUPS, bench)
         }
         Suite::Soak(options) => soak::run(&options),
         Suite::Plots(options) => plots::draw(&options).map(|()| 0),

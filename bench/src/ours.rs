@@ -9,7 +9,7 @@ use strandline::{
     ColumnId, Connection, Database, DatabaseBuilder, ErrorKind, Settings, TableHandle, Transaction,
     Value,
 };
-use strandline_device::MemoryDevice;
+use strandline_device::{Device, MemoryDevice};
 
 /// An open database with one connection.
 pub struct Ours {
@@ -32,6 +32,11 @@ impl Ours {
     ) -> Result<Self> {
         let builder = Database::on_device(device.clone());
         Self::build(builder.query_threads(threads).settings(settings))
+    }
+
+    /// Opens or creates a database on `device`. All settings have their defaults.
+    pub fn on_device(device: Arc<dyn Device>) -> Result<Self> {
+        Self::build(Database::on_device(device))
     }
 
     fn build(builder: DatabaseBuilder) -> Result<Self> {

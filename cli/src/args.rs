@@ -53,6 +53,10 @@ pub struct ShellArgs {
     /// Directory of the database, created if it does not exist; without it the database is in
     /// memory and gone at the end
     pub path: Option<PathBuf>,
+    /// Second directory of the database, for chunk files and history: when it is created, and when
+    /// the directory has moved
+    #[arg(long, value_name = "DIR", requires = "path")]
+    pub capacity_dir: Option<PathBuf>,
     /// Run SQL (or a meta command) and exit; may be given several times
     #[arg(short = 'c', long = "command", value_name = "SQL")]
     pub commands: Vec<String>,
@@ -104,12 +108,22 @@ pub enum Switch {
     Off,
 }
 
+/// A database that exists.
+#[derive(Clone, Debug, Args)]
+pub struct DatabaseArgs {
+    /// Directory of the database
+    pub path: PathBuf,
+    /// Its second directory, if that has moved
+    #[arg(long, value_name = "DIR")]
+    pub capacity_dir: Option<PathBuf>,
+}
+
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Show what a database consists of: files, tables, ranges, chunks, tails, log
     Inspect {
-        /// Directory of the database
-        path: PathBuf,
+        #[command(flatten)]
+        database: DatabaseArgs,
         /// How the sections are printed
         #[arg(long, value_enum, default_value_t = Format::Table)]
         format: Format,
@@ -117,8 +131,8 @@ pub enum Command {
     /// Verify every checksum, row-map entry, index entry and constraint; exit 1 and list the
     /// damage if there is any
     Check {
-        /// Directory of the database
-        path: PathBuf,
+        #[command(flatten)]
+        database: DatabaseArgs,
     },
     /// Serve a database to PostgreSQL clients until SIGTERM or SIGINT
     Serve(Box<ServeArgs>),
@@ -126,8 +140,8 @@ pub enum Command {
     /// verified. A database that a server has open is backed up by
     /// CALL strandline_backup('DEST') in a connection to it
     Backup {
-        /// Directory of the database
-        path: PathBuf,
+        #[command(flatten)]
+        database: DatabaseArgs,
         /// Directory of the backup, which must not exist
         #[arg(value_name = "DEST")]
         target: PathBuf,
@@ -140,6 +154,9 @@ pub enum Command {
         source: PathBuf,
         /// Directory of the database, which must not exist
         path: PathBuf,
+        /// Second directory of the database, for chunk files and history, which must not exist
+        #[arg(long, value_name = "DIR")]
+        capacity_dir: Option<PathBuf>,
         /// The moment whose state becomes the present, within the history that the backup holds,
         /// such as '2026-11-20 12:00:00' (UTC)
         #[arg(long, value_name = "TIMESTAMP")]
@@ -165,6 +182,10 @@ pub enum Command {
 pub struct ServeArgs {
     /// Directory of the database, created if it does not exist
     pub path: PathBuf,
+    /// Second directory of the database, for chunk files and history: when it is created, and when
+    /// the directory has moved
+    #[arg(long, value_name = "DIR")]
+    pub capacity_dir: Option<String>,
     /// Configuration file, instead of strandline.toml in the database's directory
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -209,6 +230,7 @@ impl ServeArgs {
         let listen: Vec<String> = self.listen.iter().map(ToString::to_string).collect();
         let switch = |on: Switch| if on == Switch::On { "on" } else { "off" }.to_string();
         let given = [
+            ("--capacity-dir", "capacity_dir", self.capacity_dir.clone()),
             (
                 "--listen",
                 "listen",

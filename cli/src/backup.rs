@@ -1,5 +1,6 @@
 //! `strandline backup PATH DEST` and `strandline restore BACKUP PATH`.
 
+use crate::args::DatabaseArgs;
 use crate::interrupt;
 use crate::progress::bytes_bar;
 use crate::session::{Error, Result, SqlState, open_existing};
@@ -9,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use strandline::CopyProgress;
 use strandline_base::utc::format_utc;
 
-/// Writes a backup of the database at `path` into the new directory `target`.
-pub fn backup(path: &Path, target: &Path) -> Result<()> {
-    let database = open_existing(path).map_err(|error| explain_lock(error, target))?;
+/// Writes a backup of a database into the new directory `target`.
+pub fn backup(database: &DatabaseArgs, target: &Path) -> Result<()> {
+    let database = open_existing(database).map_err(|error| explain_lock(error, target))?;
     let (bar, stop) = (bytes_bar("backup"), interrupt::stop_flag());
     let report = database.backup(target, &|progress| advance(&bar, stop, progress))?;
     bar.finish_and_clear();
@@ -25,10 +26,17 @@ pub fn backup(path: &Path, target: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes a database at `path` from the backup `source`, as of an earlier moment if one is given.
-pub fn restore(source: &Path, path: &Path, as_of: Option<&str>) -> Result<()> {
+/// Makes a database at `path` from the backup `source`, with a second directory and as of an
+/// earlier moment if these are given.
+pub fn restore(
+    source: &Path,
+    path: &Path,
+    capacity_dir: Option<&Path>,
+    as_of: Option<&str>,
+) -> Result<()> {
     let (bar, stop) = (bytes_bar("restore"), interrupt::stop_flag());
-    let report = strandline::restore(source, path, as_of, &|p| advance(&bar, stop, p))?;
+    let observer = |progress| advance(&bar, stop, progress);
+    let report = strandline::restore(source, path, capacity_dir, as_of, &observer)?;
     bar.finish_and_clear();
     println!(
         "{}: {} restored and checked",

@@ -1,13 +1,12 @@
 //! `strandline check PATH`: verifies a database.
 
 use crate::render::PrintError;
-use crate::session::{Database, Error, Result};
+use crate::session::{Database, Result};
 use std::io::Write;
-use std::path::Path;
 use std::time::Instant;
 
 /// Verifies everything; prints a summary, or the damage. Returns true if there is no damage.
-pub fn run(database: &Database, path: &Path, out: &mut dyn Write) -> Result<bool, PrintError> {
+pub fn run(database: &Database, out: &mut dyn Write) -> Result<bool, PrintError> {
     let begin = Instant::now();
     let damage = database.check()?;
     let elapsed = begin.elapsed().as_secs_f64();
@@ -15,7 +14,8 @@ pub fn run(database: &Database, path: &Path, out: &mut dyn Write) -> Result<bool
         writeln!(out, "DAMAGE:  {line}")?;
     }
     if damage.is_empty() {
-        let (files, rows) = (count_files(path)?, count_rows(database)?);
+        let files = database.engine().file_count()?;
+        let rows = count_rows(database)?;
         writeln!(
             out,
             "{files} files, {rows} rows verified in {elapsed:.2} s, no damage found"
@@ -28,20 +28,6 @@ pub fn run(database: &Database, path: &Path, out: &mut dyn Write) -> Result<bool
         )?;
     }
     Ok(damage.is_empty())
-}
-
-fn count_files(path: &Path) -> Result<usize> {
-    let io = |error| Error::io(path.display(), &error);
-    let mut files = 0;
-    for entry in std::fs::read_dir(path).map_err(io)? {
-        files += usize::from(
-            entry
-                .and_then(|entry| entry.file_type())
-                .map_err(io)?
-                .is_file(),
-        );
-    }
-    Ok(files)
 }
 
 /// The rows of all tables.

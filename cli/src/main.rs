@@ -14,14 +14,14 @@ mod session;
 mod shell;
 mod statements;
 
-use args::{Cli, Command, ShellArgs, exit_code};
+use args::{Cli, Command, DatabaseArgs, ShellArgs, exit_code};
 use clap::{CommandFactory, FromArgMatches};
 use render::{Expanded, Format, PrintError, Style};
 use session::{Error, ErrorKind, SqlState};
 use shell::interpreter::{Flow, Interpreter, Origin, Stop};
 use shell::report::report;
 use std::io::{self, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -35,15 +35,21 @@ fn main() -> ExitCode {
             let inputs = inputs(&cli.shell, &matches);
             run_shell(&cli.shell, &inputs)
         }
-        Some(Command::Inspect { path, format }) => run_inspect(&path, format),
-        Some(Command::Check { path }) => run_check(&path),
+        Some(Command::Inspect { database, format }) => run_inspect(&database, format),
+        Some(Command::Check { database }) => run_check(&database),
         Some(Command::Serve(args)) => serve::run(&args),
-        Some(Command::Backup { path, target }) => done(backup::backup(&path, &target)),
+        Some(Command::Backup { database, target }) => done(backup::backup(&database, &target)),
         Some(Command::Restore {
             source,
             path,
+            capacity_dir,
             as_of,
-        }) => done(backup::restore(&source, &path, as_of.as_deref())),
+        }) => done(backup::restore(
+            &source,
+            &path,
+            capacity_dir.as_deref(),
+            as_of.as_deref(),
+        )),
         Some(Command::Demo(args)) => ended(demo::run(&args)),
         Some(Command::DemoVictim { path, seed, open }) => {
             ended(demo::victim(&path, open, seed).map(|()| true))
@@ -78,7 +84,11 @@ fn cannot_open(error: &Error) -> u8 {
 fn run_shell(arguments: &ShellArgs, inputs: &[Input]) -> u8 {
     interrupt::install();
     let interactive = inputs.is_empty() && io::stdin().is_terminal();
-    let database = match session::open(arguments.path.as_deref(), arguments.open) {
+    let database = match session::open(
+        arguments.path.as_deref(),
+        arguments.capacity_dir.as_deref(),
+        arguments.open,
+    ) {
         Ok(database) => database,
         Err(error) => return cannot_open(&error),
     };
@@ -167,8 +177,8 @@ fn print_failed(error: &PrintError) -> u8 {
     }
 }
 
-fn run_inspect(path: &Path, format: Format) -> u8 {
-    let database = match session::open_existing(path) {
+fn run_inspect(database: &DatabaseArgs, format: Format) -> u8 {
+    let database = match session::open_existing(database) {
         Ok(database) => database,
         Err(error) => return cannot_open(&error),
     };
@@ -205,10 +215,10 @@ fn ended(result: session::Result<bool>) -> u8 {
     }
 }
 
-fn run_check(path: &Path) -> u8 {
+fn run_check(database: &DatabaseArgs) -> u8 {
     let mut out = io::BufWriter::new(io::stdout().lock());
-    let result = match session::open_existing(path) {
-        Ok(database) => check::run(&database, path, &mut out),
+    let result = match session::open_existing(database) {
+        Ok(database) => check::run(&database, &mut out),
         // Damage that keeps a database from being opened counts as damage found.
         Err(error) if error.kind() == ErrorKind::Corrupt => writeln!(out, "DAMAGE:  {error}")
             .map(|()| false)

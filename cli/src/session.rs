@@ -1,6 +1,6 @@
 //! Opens the embedded database for the shell and the commands.
 
-use crate::args::OpenArgs;
+use crate::args::{DatabaseArgs, OpenArgs};
 use crate::render::Batches;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -16,17 +16,31 @@ pub use strandline::{
 };
 
 /// Opens or creates the database at `path`; without a path one in memory.
-pub fn open(path: Option<&Path>, arguments: OpenArgs) -> Result<Database> {
+pub fn open(
+    path: Option<&Path>,
+    capacity_dir: Option<&Path>,
+    arguments: OpenArgs,
+) -> Result<Database> {
     let builder = match path {
-        Some(path) => Database::builder(path),
+        Some(path) => at(path, capacity_dir),
         None => Database::on_device(Arc::new(MemoryDevice::new())),
     };
     configure(builder, arguments).build()
 }
 
-/// Opens the database at `path`; an error if there is none. Never creates anything.
-pub fn open_existing(path: &Path) -> Result<Database> {
-    Database::builder(path).must_exist().build()
+/// Opens the database at `arguments.path`; an error if there is none. Never creates anything.
+pub fn open_existing(arguments: &DatabaseArgs) -> Result<Database> {
+    at(&arguments.path, arguments.capacity_dir.as_deref())
+        .must_exist()
+        .build()
+}
+
+fn at(path: &Path, capacity_dir: Option<&Path>) -> DatabaseBuilder {
+    let builder = Database::builder(path);
+    match capacity_dir {
+        Some(dir) => builder.capacity_dir(dir),
+        None => builder,
+    }
 }
 
 /// Applies the options of the command line to `builder`.

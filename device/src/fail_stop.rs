@@ -41,7 +41,8 @@ impl FailStopDevice {
 }
 
 impl Device for FailStopDevice {
-    crate::forward!(inner: create open remove rename list lock may_fill_up location);
+    crate::forward!(inner: create create_on open remove rename list lock may_fill_up);
+    crate::forward!(inner: location tiers);
 
     fn sync_directory(&self) -> Result<()> {
         let mut failure = self.failure.lock();

@@ -14,6 +14,15 @@ macro_rules! forward {
             self.$inner.create(name)
         }
     };
+    (@create_on $inner:tt) => {
+        fn create_on(
+            &self,
+            tier: $crate::Tier,
+            name: &str,
+        ) -> ::strandline_base::Result<::std::sync::Arc<dyn $crate::File>> {
+            self.$inner.create_on(tier, name)
+        }
+    };
     (@open $inner:tt) => {
         fn open(
             &self,
@@ -55,6 +64,11 @@ macro_rules! forward {
     (@location $inner:tt) => {
         fn location(&self) -> String {
             self.$inner.location()
+        }
+    };
+    (@tiers $inner:tt) => {
+        fn tiers(&self) -> Option<&$crate::TieredDevice> {
+            self.$inner.tiers()
         }
     };
     (@name $inner:tt) => {

@@ -2,8 +2,8 @@
 //! writes through these two traits, so that a simulated device can tear, drop, fail and crash.
 //!
 //! Two devices are real: [`OsDevice`] (a directory of the operating system) and [`MemoryDevice`]
-//! (a database that lives and dies with its process). This crate is the only place in the engine
-//! that calls `std::fs`.
+//! (a database that lives and dies with its process). [`TieredDevice`] makes one device of two
+//! directories. This crate is the only place in the engine that calls `std::fs`.
 //!
 //! What durability means here, for every implementation:
 //!
@@ -20,26 +20,32 @@
 //!
 //! | room | what is in it |
 //! |---|---|
+//! | `tiered` | two directories as one device |
 //! | `forward` | the macro for devices that wrap another one |
 //! | `process`, `fail_stop`, `memory`, `os` | memory of the process; the devices |
+//! | `emulated` | devices with the delays of a hard disk or with bounded bandwidth |
 //! | `staged` | directories that come into being at once |
 
 use std::fmt::Debug;
 use std::sync::Arc;
 use strandline_base::Result;
 
+mod emulated;
 mod fail_stop;
 mod forward;
 mod memory;
 mod os;
 mod process;
 mod staged;
+mod tiered;
 
+pub use emulated::{DelayClock, EmulatedHdd, HddModel, Limits, Throttled, real_delays};
 pub use fail_stop::FailStopDevice;
 pub use memory::MemoryDevice;
 pub use os::OsDevice;
 pub use process::resident_bytes;
 pub use staged::StagedDirectory;
+pub use tiered::{Tier, TieredDevice};
 
 /// The file that carries the writer's lock of a directory.
 pub const LOCK_FILE: &str = "lock";
@@ -47,11 +53,23 @@ pub const LOCK_FILE: &str = "lock";
 /// The operator's file in a database's directory; the database itself never reads it.
 pub const CONFIGURATION_FILE: &str = "strandline.toml";
 
-/// One directory of files on one tier. Names are plain file names without separators.
+/// The file of a directory that is one of a database's two: which one, and of which database.
+pub const ROLE_FILE: &str = "tier";
+
+/// [`ROLE_FILE`] while it is written.
+pub const ROLE_FILE_STAGED: &str = "tier.tmp";
+
+/// A flat set of files: one directory, or two ([`TieredDevice`]). Names are plain file names
+/// without separators.
 pub trait Device: Send + Sync + Debug + 'static {
     /// Creates `name`, which must not exist. The name itself is durable only after
     /// [`Device::sync_directory`].
     fn create(&self, name: &str) -> Result<Arc<dyn File>>;
+    /// [`Device::create`] on one of two tiers. A device of one directory ignores the tier. A device
+    /// that wraps another one must forward this method.
+    fn create_on(&self, _tier: Tier, name: &str) -> Result<Arc<dyn File>> {
+        self.create(name)
+    }
     /// Opens an existing file for reading and writing.
     fn open(&self, name: &str) -> Result<Arc<dyn File>>;
     /// Removes a file. Open handles stay readable until dropped.
@@ -72,6 +90,19 @@ pub trait Device: Send + Sync + Debug + 'static {
     }
     /// Where this device is, for messages: a path or `memory`.
     fn location(&self) -> String;
+    /// The two tiers; None for a device of one directory.
+    fn tiers(&self) -> Option<&TieredDevice> {
+        None
+    }
+}
+
+/// Directory and name of a file of `device`, for messages.
+pub fn path_of(device: &dyn Device, name: &str) -> String {
+    let directory = match device.tiers() {
+        Some(tiers) => tiers.device_of(tiers.tier_of(name)).location(),
+        None => device.location(),
+    };
+    format!("{directory}/{name}")
 }
 
 /// One file. All methods may be called from many threads.

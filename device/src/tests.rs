@@ -1,4 +1,4 @@
-//! What every device promises, checked on both, and what only the operating system's can show.
+//! What every device promises, checked on all, and what only the operating system's can show.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -9,6 +9,8 @@ use super::*;
 
 fn on_every_device(check: impl Fn(&dyn Device)) {
     check(&MemoryDevice::new());
+    let [fast, capacity] = [(); 2].map(|()| Arc::new(MemoryDevice::new()));
+    check(&TieredDevice::new(fast, capacity, "").unwrap());
     let directory = tempfile::tempdir().unwrap();
     check(&OsDevice::open(directory.path()).unwrap());
 }

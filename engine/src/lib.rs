@@ -61,7 +61,8 @@ pub use strandline_base::{
     Clock, ColumnId, CommitTs, Error, ErrorKind, Interval, Result, RowId, SqlState, SqlType,
     StorageId, SystemClock, TableId, Value,
 };
-pub use strandline_device::Device;
+pub use strandline_device::{Device, Tier, TieredDevice};
 pub use strandline_index::{Direction, KeyBytes, KeyRange, OrderedKeys, PartOrder};
+pub use strandline_storage::tiers::recorded_capacity_path;
 pub use strandline_tail::change::RowLock;
 pub use strandline_txn::Isolation;

@@ -1,5 +1,6 @@
 //! A crash at any device operation: recovery yields exactly the acknowledged transactions, plus at
-//! most the one in flight, `check` finds nothing, and moments of the past are as they were.
+//! most the one in flight, `check` finds nothing, and moments of the past are as they were. A
+//! database in two directories may lose what is not synced in one of them only.
 //!
 //! `STRANDLINE_SEED` replays one seed; `STRANDLINE_CRASH_STRIDE` sets how many operations lie
 //! between two crash points (1 = every operation).
@@ -19,7 +20,72 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-fn open(disk: &SimDisk, clock: &Arc<ManualClock>) -> Result<Arc<Db>> {
+/// The disks of one machine with a database.
+struct Disks {
+    fast: SimDisk,
+    /// the second directory, if there is one
+    capacity: Option<SimDisk>,
+}
+
+impl Disks {
+    fn new(seed: u64, is_tiered: bool) -> Self {
+        let fast = SimDisk::new(seed);
+        let capacity = is_tiered.then(|| fast.beside(seed + 100));
+        Self { fast, capacity }
+    }
+
+    fn device(&self) -> Result<Arc<dyn Device>> {
+        Ok(match &self.capacity {
+            None => self.fast.device(),
+            Some(capacity) => {
+                let tiers = TieredDevice::new(self.fast.device(), capacity.device(), "/capacity");
+                Arc::new(tiers?)
+            }
+        })
+    }
+
+    /// The disks found after a crash: an outcome for each.
+    fn after_crash(&self, (fast, capacity): (u64, u64)) -> Self {
+        let found = |disk: &SimDisk| disk.after_crash(capacity);
+        Self {
+            fast: self.fast.after_crash(fast),
+            capacity: self.capacity.as_ref().map(found),
+        }
+    }
+
+    /// The outcomes of a crash at operation `point`: unsynced work is lost, is kept, or some of it
+    /// is; with two disks, different outcomes for each.
+    fn outcomes(&self, point: u64) -> Vec<(u64, u64)> {
+        let random = 2 + point;
+        match self.capacity {
+            None => vec![(0, 0), (1, 1), (random, random)],
+            Some(_) => vec![
+                (0, 1),
+                (1, 0),
+                (random, 0),
+                (0, random),
+                (random, random + 1),
+            ],
+        }
+    }
+
+    /// Log and manifest are on the fast tier, chunks on the capacity tier.
+    fn check_places(&self, what: &str) {
+        let Some(capacity) = &self.capacity else {
+            return;
+        };
+        let names = |disk: &SimDisk| disk.device().list().expect("list");
+        let is_chunks = |name: &String| name.starts_with("chunks-");
+        assert!(!names(&self.fast).iter().any(is_chunks), "{what}");
+        let expected = ["chunks-", "run-", "lock", "tier"];
+        for name in names(capacity) {
+            let is_expected = expected.iter().any(|kind| name.starts_with(kind));
+            assert!(is_expected, "{what}: {name} is on the capacity tier");
+        }
+    }
+}
+
+fn open(disks: &Disks, clock: &Arc<ManualClock>) -> Result<Arc<Db>> {
     let settings = Settings {
         wal_segment_bytes: 1 << 14,
         merge_pending_records: 6,
@@ -28,7 +94,7 @@ fn open(disk: &SimDisk, clock: &Arc<ManualClock>) -> Result<Arc<Db>> {
         ..Settings::default()
     };
     Db::open(DbOptions {
-        device: disk.device(),
+        device: disks.device()?,
         clock: clock.clone(),
         settings,
     })
@@ -63,7 +129,9 @@ fn workload(db: &Arc<Db>, clock: &ManualClock, seed: u64, known: &mut Known) -> 
     for round in 0..40 {
         clock.advance(500);
         if round % 7 == 5 {
-            db.checkpoint(rng.one_in(2))?;
+            // The last one merges everything, so that there is history.
+            let merges_all = rng.one_in(2) || round == 33;
+            db.checkpoint(merges_all)?;
         }
         let mut next = known
             .moments
@@ -124,8 +192,8 @@ fn create(db: &Arc<Db>) -> Result<(Arc<strandline_engine::catalog::TableDef>, Co
     attempt.map_err(|_| Error::internal("crashed while creating the table"))
 }
 
-fn verify(disk: &SimDisk, clock: &Arc<ManualClock>, known: &Known, what: &str) {
-    let db = open(disk, clock).unwrap_or_else(|e| panic!("{what}: recovery failed: {e}"));
+fn verify(disks: &Disks, clock: &Arc<ManualClock>, known: &Known, what: &str) {
+    let db = open(disks, clock).unwrap_or_else(|e| panic!("{what}: recovery failed: {e}"));
     let damage = db.check().expect("check");
     assert!(damage.is_empty(), "{what}: {damage:?}");
     let Some(table) = db.catalog().table("public", "t").cloned() else {
@@ -156,7 +224,8 @@ fn verify(disk: &SimDisk, clock: &Arc<ManualClock>, known: &Known, what: &str) {
     drop(txn);
     db.close().expect("close");
     drop(db);
-    let db = open(disk, clock).unwrap_or_else(|e| panic!("{what}: second open failed: {e}"));
+    disks.check_places(what);
+    let db = open(disks, clock).unwrap_or_else(|e| panic!("{what}: second open failed: {e}"));
     let txn = db.begin(TxnOptions::default()).expect("begin");
     let statement = txn.begin_statement().expect("statement");
     let mut out = Vec::new();
@@ -172,6 +241,16 @@ fn clock() -> Arc<ManualClock> {
 
 #[test]
 fn every_crash_point_recovers_exactly_what_was_acknowledged() {
+    crash_everywhere(false, 7);
+}
+
+#[test]
+fn every_crash_point_of_two_directories_recovers_exactly_what_was_acknowledged() {
+    crash_everywhere(true, 11);
+}
+
+/// Crashes at every `stride`-th operation.
+fn crash_everywhere(is_tiered: bool, stride: u64) {
     // Panics of `create_table` at a crash point are expected: keep them quiet.
     std::panic::set_hook(Box::new(|info| {
         let text = info.to_string();
@@ -180,26 +259,33 @@ fn every_crash_point_recovers_exactly_what_was_acknowledged() {
         }
     }));
     let seeds = number("STRANDLINE_SEED").map_or(1..3, |s| s..s + 1);
-    let stride = number("STRANDLINE_CRASH_STRIDE").unwrap_or(7);
+    let stride = number("STRANDLINE_CRASH_STRIDE").unwrap_or(stride);
     for seed in seeds {
-        let disk = SimDisk::new(seed);
+        let disks = Disks::new(seed, is_tiered);
         let wall = clock();
-        let db = open(&disk, &wall).expect("open");
+        let db = open(&disks, &wall).expect("open");
         workload(&db, &wall, seed, &mut Known::default()).expect("workload without a crash");
         drop(db);
-        let operations = disk.operations();
+        if let Some(capacity) = &disks.capacity {
+            let names = capacity.device().list().expect("list");
+            assert!(
+                names.iter().any(|name| name.starts_with("run-")),
+                "no history"
+            );
+        }
+        let operations = disks.fast.operations();
         let mut point = 1 + seed % stride;
         while point <= operations {
-            let disk = SimDisk::new(seed);
-            disk.crash_at(point);
+            let disks = Disks::new(seed, is_tiered);
+            disks.fast.crash_at(point);
             let wall = clock();
             let mut known = Known::default();
-            if let Ok(db) = open(&disk, &wall) {
+            if let Ok(db) = open(&disks, &wall) {
                 let _ = workload(&db, &wall, seed, &mut known);
             }
-            for outcome in [0, 1, 2 + point] {
-                let what = format!("seed {seed}, crash at operation {point}, outcome {outcome}");
-                verify(&disk.after_crash(outcome), &wall, &known, &what);
+            for outcome in disks.outcomes(point) {
+                let what = format!("seed {seed}, crash at operation {point}, outcome {outcome:?}");
+                verify(&disks.after_crash(outcome), &wall, &known, &what);
             }
             point += stride;
         }

@@ -11,6 +11,10 @@ use strandline_sim::SimDisk;
 const KIB: u64 = 1 << 10;
 
 fn open_full(disk: &SimDisk) -> Arc<Db> {
+    open_on(disk.device())
+}
+
+fn open_on(device: Arc<dyn Device>) -> Arc<Db> {
     let settings = Settings {
         wal_segment_bytes: 64 * KIB,
         reserve_bytes: 256 * KIB,
@@ -20,7 +24,7 @@ fn open_full(disk: &SimDisk) -> Arc<Db> {
         ..Settings::default()
     };
     Db::open(DbOptions {
-        device: disk.device(),
+        device,
         clock: Arc::new(SystemClock),
         settings,
     })
@@ -160,6 +164,52 @@ fn a_table_is_dropped_on_a_full_disk() {
     db.checkpoint(false).expect("frees");
     assert_ne!(chunks(&disk), Some(of_big));
     assert_well(&disk, &db, rows);
+}
+
+#[test]
+fn a_full_capacity_tier_stops_merges_until_it_has_room() {
+    let fast = SimDisk::new(9);
+    let capacity = fast.beside(10);
+    capacity.limit_capacity(Some(1_000 * KIB));
+    let open = |fast: &SimDisk, capacity: &SimDisk| {
+        let tiers = TieredDevice::new(fast.device(), capacity.device(), "/capacity");
+        open_on(Arc::new(tiers.expect("tiers")))
+    };
+    let assert_rows = |db: &Arc<Db>, rows: i64| {
+        let txn = db.begin(TxnOptions::default()).expect("begin");
+        let statement = txn.begin_statement().expect("statement");
+        let found = scan_values(&statement, &named(db, "small"));
+        assert_eq!(found.len() as i64, rows);
+        assert!(db.check().expect("check").is_empty());
+    };
+    let db = open(&fast, &capacity);
+    assert!(capacity.content("reserve-capacity").is_some());
+    create(&db, "big", HistoryPolicy::None);
+    create(&db, "small", HistoryPolicy::None);
+    (0..400).for_each(|k| put(&db, "big", k).expect("big"));
+    db.checkpoint(true).expect("checkpoint");
+    let mut rows = 0;
+    let full = loop {
+        (rows..rows + 50).for_each(|k| put(&db, "small", k).expect("the log has room"));
+        rows += 50;
+        if let Err(error) = db.checkpoint(true) {
+            break error;
+        }
+        assert!(rows < 3_000, "the disk never fills up");
+    };
+    assert_eq!(full.sqlstate(), SqlState::DISK_FULL, "{full}");
+    let health = db.check_health().expect_err("full").to_string();
+    assert!(health.contains("checkpoints fail"), "{health}");
+    // What is committed is in the log, also after a crash.
+    assert_rows(&open(&fast.after_crash(0), &capacity.after_crash(0)), rows);
+    drop_table(&db, "big").expect("needs no space of its own");
+    db.checkpoint(true).expect("frees");
+    assert!(capacity.content("reserve-capacity").is_some());
+    db.check_health().expect("well");
+    (rows..rows + 50).for_each(|k| put(&db, "small", k).expect("room"));
+    db.checkpoint(true).expect("room");
+    drop(db);
+    assert_rows(&open(&fast, &capacity), rows + 50);
 }
 
 #[test]

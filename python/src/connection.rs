@@ -72,8 +72,12 @@ fn split_settings(
     let (mut database, mut session) = (DatabaseSettings::default(), Vec::new());
     for (name, value) in settings.into_iter().flatten() {
         let name: String = name.extract()?;
-        if DatabaseSettings::knows(&name) {
+        if DatabaseSettings::knows_number(&name) {
             database.add(name, value.extract()?);
+            continue;
+        }
+        if name == "capacity_dir" {
+            database.capacity_dir = Some(value.extract()?);
             continue;
         }
         let is_word = |part: &str| {

@@ -14,26 +14,30 @@ static OPEN: Mutex<Option<HashMap<PathBuf, Weak<Opened>>>> = Mutex::new(None);
 
 /// The settings that belong to a database, by name. All other settings belong to a connection.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct DatabaseSettings(Vec<(String, u64)>);
+pub struct DatabaseSettings {
+    numbers: Vec<(String, u64)>,
+    /// the directory of chunk files and history
+    pub capacity_dir: Option<PathBuf>,
+}
 
 impl DatabaseSettings {
-    /// Whether `name` is a setting of the database.
-    pub fn knows(name: &str) -> bool {
+    /// Whether `name` is a setting of the database that is a number.
+    pub fn knows_number(name: &str) -> bool {
         matches!(
             name,
             "memory_bytes" | "wal_segment_bytes" | "checkpoint_wal_bytes" | "query_threads"
         )
     }
 
-    /// Adds a setting that [`DatabaseSettings::knows`].
+    /// Adds a setting that [`DatabaseSettings::knows_number`].
     pub fn add(&mut self, name: String, value: u64) {
-        self.0.push((name, value));
-        self.0.sort();
+        self.numbers.push((name, value));
+        self.numbers.sort();
     }
 
     fn build(&self, mut builder: DatabaseBuilder) -> Result<Database> {
         let mut settings = Settings::default();
-        for (name, value) in &self.0 {
+        for (name, value) in &self.numbers {
             let bytes = usize::try_from(*value).unwrap_or(usize::MAX);
             match name.as_str() {
                 "memory_bytes" => settings.memory_bytes = bytes,
@@ -41,6 +45,9 @@ impl DatabaseSettings {
                 "checkpoint_wal_bytes" => settings.checkpoint_wal_bytes = *value,
                 _ => builder = builder.query_threads(bytes),
             }
+        }
+        if let Some(dir) = &self.capacity_dir {
+            builder = builder.capacity_dir(dir);
         }
         builder.settings(settings).build()
     }

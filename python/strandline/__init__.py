@@ -76,7 +76,8 @@ def connect(
     * `progress`: show on standard error how long a statement has been running, after two seconds.
       None: in terminals and notebooks.
     * `settings` of the database, which its first connection gives: `memory_bytes`,
-      `query_threads`, `wal_segment_bytes`, `checkpoint_wal_bytes`.
+      `query_threads`, `wal_segment_bytes`, `checkpoint_wal_bytes`, `capacity_dir` (a second
+      directory for chunk files and history; the database remembers it).
     * Other `settings` are the connection's, as `SET` takes them: `synchronous_commit=False`,
       `statement_timeout="30s"`, `search_path="sales"`.
 

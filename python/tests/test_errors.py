@@ -84,6 +84,21 @@ def test_settings(tmp_path):
     con.close()
 
 
+def test_a_capacity_directory(tmp_path):
+    path, capacity = tmp_path / "db", tmp_path / "big"
+    with strandline.connect(path, autocommit=True, capacity_dir=capacity) as con:
+        con.execute("CREATE TABLE t AS SELECT 7 AS a")
+        con.execute("VACUUM FULL")
+        assert con.execute("SHOW capacity_dir").fetchone() == (str(capacity.resolve()),)
+    assert any(file.name.startswith("chunks-") for file in capacity.iterdir())
+    with strandline.connect(path) as con:
+        assert con.execute("SELECT a FROM t").fetchone() == (7,)
+    with pytest.raises(strandline.Error, match="overlap"):
+        strandline.connect(path, capacity_dir=path / "inside")
+    with pytest.raises(strandline.Error, match="needs a database in a directory"):
+        strandline.connect(capacity_dir=str(capacity))
+
+
 def test_connections_share_a_database(tmp_path):
     one = strandline.connect(tmp_path / "db", autocommit=True)
     two = strandline.connect(f"{tmp_path}/./db")

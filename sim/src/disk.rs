@@ -5,6 +5,9 @@
 //! then again for each number with [`SimDisk::crash_at`]: that operation and all later ones fail,
 //! a write or directory change in flight may have happened. [`SimDisk::after_crash`] then draws,
 //! from a seed, one of the disks that could be found after the crash; it can be called many times.
+//! A machine may have several disks ([`SimDisk::beside`]), which count and crash together.
+//!
+//! Lock order: a disk's state → the clock.
 //!
 //! State after a crash (fault rules):
 //! 1. Synced bytes and names always survive.
@@ -23,8 +26,9 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 use strandline_base::rng::Rng;
-use strandline_base::{Error, ErrorKind, Result, SqlState};
+use strandline_base::{Error, Result, SqlState};
 
+use crate::crash_clock::{CrashClock, Outcome, crashed_error, injected_error};
 use crate::crash_style::CrashStyle;
 use crate::inode::Inode;
 
@@ -60,14 +64,11 @@ pub(crate) struct DiskState {
     pub names: BTreeMap<String, usize>,
     durable_names: BTreeMap<String, usize>,
     pending_names: Vec<NameChange>,
-    operations: u64,
+    clock: Arc<Mutex<CrashClock>>,
     writes: u64,
     syncs: u64,
-    crash_at: Option<u64>,
-    crashed: bool,
     fail_write_at: Option<u64>,
     fail_sync_at: Option<u64>,
-    fail_operation_at: Option<u64>,
     unreadable: BTreeSet<String>,
     directory_syncs: u64,
     fail_directory_sync_at: Option<u64>,
@@ -86,20 +87,29 @@ impl SimDisk {
         Self::with(Vec::new(), BTreeMap::new(), Rng::new(seed))
     }
 
+    /// Another empty disk of the same machine: operations of both are numbered together, and both
+    /// crash at the same one. What a crash leaves is drawn for each disk by itself.
+    pub fn beside(&self, seed: u64) -> Self {
+        let disk = Self::new(seed);
+        disk.state().clock = self.clock();
+        disk
+    }
+
+    fn clock(&self) -> Arc<Mutex<CrashClock>> {
+        self.state().clock.clone()
+    }
+
     fn with(inodes: Vec<Inode>, names: BTreeMap<String, usize>, rng: Rng) -> Self {
         Self(Arc::new(Mutex::new(DiskState {
             inodes,
             durable_names: names.clone(),
             names,
             pending_names: Vec::new(),
-            operations: 0,
+            clock: Arc::default(),
             writes: 0,
             syncs: 0,
-            crash_at: None,
-            crashed: false,
             fail_write_at: None,
             fail_sync_at: None,
-            fail_operation_at: None,
             unreadable: BTreeSet::new(),
             directory_syncs: 0,
             fail_directory_sync_at: None,
@@ -109,9 +119,9 @@ impl SimDisk {
         })))
     }
 
-    /// Mutating operations so far, failed ones included.
+    /// Mutating operations of the machine so far, failed ones included.
     pub fn operations(&self) -> u64 {
-        self.state().operations
+        self.clock().lock().operations
     }
 
     /// File syncs so far, failed ones included.
@@ -126,17 +136,17 @@ impl SimDisk {
 
     /// Crashes at operation number `operation` (counted from 1 since the disk was made).
     pub fn crash_at(&self, operation: u64) {
-        self.state().crash_at = Some(operation);
+        self.clock().lock().crash_at = Some(operation);
     }
 
     /// Crashes now.
     pub fn crash(&self) {
-        self.state().crashed = true;
+        self.clock().lock().has_crashed = true;
     }
 
     /// Whether the crash has happened.
     pub fn has_crashed(&self) -> bool {
-        self.state().crashed
+        self.clock().lock().has_crashed
     }
 
     /// The `n`-th write from now (1 is the next) fails with an I/O error, part of it possibly done.
@@ -154,8 +164,9 @@ impl SimDisk {
     /// The `n`-th mutating operation from now (1 is the next), of whatever kind, fails with an I/O
     /// error; nothing of it is done.
     pub fn fail_operation(&self, n: u64) {
-        let mut state = self.state();
-        state.fail_operation_at = Some(state.operations + n);
+        let clock = self.clock();
+        let mut clock = clock.lock();
+        clock.fail_at = Some(clock.operations + n);
     }
 
     /// Reads of `name` fail with an I/O error from now on.
@@ -268,29 +279,16 @@ impl fmt::Debug for SimDisk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state();
         f.debug_struct("SimDisk")
-            .field("operations", &state.operations)
-            .field("crashed", &state.crashed)
+            .field("clock", &state.clock)
             .field("files", &state.names.keys())
             .finish_non_exhaustive()
     }
 }
 
-/// Whether the operation that was just counted is carried out before it fails.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Outcome {
-    Done,
-    /// The crash hit during this operation: it is in flight.
-    InFlight,
-}
-
 impl DiskState {
     /// Fails once the disk has crashed. Reads call it as well.
     pub fn check_running(&self) -> Result<()> {
-        if self.crashed {
-            Err(crashed_error())
-        } else {
-            Ok(())
-        }
+        self.clock.lock().check_running()
     }
 
     /// Fails if reads of `name` are to fail.
@@ -302,18 +300,8 @@ impl DiskState {
         }
     }
 
-    fn count(&mut self) -> Result<Outcome> {
-        self.check_running()?;
-        self.operations += 1;
-        if self.crash_at == Some(self.operations) {
-            self.crashed = true;
-            return Ok(Outcome::InFlight);
-        }
-        if self.fail_operation_at == Some(self.operations) {
-            let number = self.operations;
-            return Err(injected_error("the disk", &format!("operation {number}")));
-        }
-        Ok(Outcome::Done)
+    fn count(&self) -> Result<Outcome> {
+        self.clock.lock().count()
     }
 
     /// Whether the disk's space is limited.
@@ -453,22 +441,6 @@ fn finish(outcome: Outcome) -> Result<()> {
         Outcome::Done => Ok(()),
         Outcome::InFlight => Err(crashed_error()),
     }
-}
-
-fn crashed_error() -> Error {
-    Error::new(
-        ErrorKind::Unavailable,
-        SqlState::IO_ERROR,
-        "sim: the disk has crashed",
-    )
-}
-
-fn injected_error(name: &str, what: &str) -> Error {
-    Error::new(
-        ErrorKind::Unavailable,
-        SqlState::IO_ERROR,
-        format!("sim: injected {what} failure of \"{name}\""),
-    )
 }
 
 fn full_error(name: &str) -> Error {

@@ -5,6 +5,7 @@
 //! operation, tears and drops unsynced sectors, fails writes and syncs, fills up and flips bits,
 //! all from a seed. [`SimDevice`] is the [`strandline_device::Device`] on it.
 
+mod crash_clock;
 mod crash_style;
 mod disk;
 mod inode;

@@ -32,6 +32,31 @@ fn synced_bytes_and_names_survive_every_crash() {
 }
 
 #[test]
+fn disks_of_one_machine_count_and_crash_together() {
+    let disk = SimDisk::new(1);
+    let other = disk.beside(2);
+    let (one, two) = (disk.device(), other.device());
+    let (a, b) = (one.create("a").unwrap(), two.create("b").unwrap());
+    one.sync_directory().unwrap();
+    two.sync_directory().unwrap();
+    assert_eq!((disk.operations(), other.operations()), (4, 4));
+    disk.crash_at(7);
+    a.write_all_at(&[1; 600], 0).unwrap();
+    b.write_all_at(&[1; 600], 0).unwrap();
+    a.sync().unwrap_err();
+    assert!(disk.has_crashed() && other.has_crashed());
+    b.sync().unwrap_err();
+    two.list().unwrap_err();
+    // What was not synced is lost on one of them only.
+    let content = |disk: &SimDisk, seed, name| disk.after_crash(seed).content(name).unwrap();
+    assert!(content(&disk, 0, "a").is_empty());
+    assert_eq!(content(&other, 1, "b"), [1; 600]);
+    assert!(content(&other, 0, "b").is_empty());
+    // The disks found after a crash run again.
+    disk.after_crash(0).device().list().unwrap();
+}
+
+#[test]
 fn unsynced_sectors_survive_vanish_or_tear_each_on_its_own() {
     let (disk, _, file) = disk_with(&[1; 2048]);
     file.write_all_at(&[2; 2048], 0).unwrap();

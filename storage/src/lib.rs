@@ -10,6 +10,7 @@
 //! | `frame`, `version` | the frame around a record of a stream; the version of a file |
 //! | `stream` | streams of frames, read back |
 //! | `manifest`, `wal`, `kept_log` | the files of the database; the log; what one table needs |
+//! | `tiers` | the two directories of a database |
 
 pub mod file;
 mod frame;
@@ -18,5 +19,6 @@ pub mod manifest;
 pub mod pool;
 pub mod run;
 mod stream;
+pub mod tiers;
 mod version;
 pub mod wal;

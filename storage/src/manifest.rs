@@ -36,7 +36,7 @@ use std::sync::Arc;
 use strandline_base::bytes::{ByteReader, PutBytes};
 use strandline_base::sync::Mutex;
 use strandline_base::{Error, ErrorKind, Result, SqlState, checksum};
-use strandline_device::{CONFIGURATION_FILE, Device, File, LOCK_FILE};
+use strandline_device::{CONFIGURATION_FILE, Device, File, LOCK_FILE, ROLE_FILE, ROLE_FILE_STAGED};
 
 use crate::frame::{FRAME_HEADER_BYTES, PAYLOAD_BYTES_MAX, StreamId, frame_bytes, put_frame};
 use crate::stream::{Extent, Stream};
@@ -61,6 +61,14 @@ const GROWTH_BYTES: u64 = 64 << 10;
 const MARK_BYTES: u64 = FRAME_HEADER_BYTES as u64;
 /// Bytes by which edits may exceed the snapshot before compaction is worthwhile.
 const EDIT_BYTES_BEFORE_COMPACTION: u64 = 64 << 10;
+/// Files that say nothing about whether a directory holds a database.
+const BESIDE: [&str; 5] = [
+    LOCK_FILE,
+    SUPERBLOCK_FILE,
+    CONFIGURATION_FILE,
+    ROLE_FILE,
+    ROLE_FILE_STAGED,
+];
 /// The name prefixes of a database's files.
 const FILE_PREFIXES: [&str; 5] = [NAME_PREFIX, "wal-", "chunks-", "run-", "kept-"];
 
@@ -97,10 +105,7 @@ impl Manifest {
     /// 55000 for a directory with other files; XX001 for database files without a superblock.
     pub fn exists(device: &dyn Device) -> Result<bool> {
         let names = device.list()?;
-        let others = || {
-            let beside = [LOCK_FILE, SUPERBLOCK_FILE, CONFIGURATION_FILE];
-            names.iter().filter(move |n| !beside.contains(&n.as_str()))
-        };
+        let others = || names.iter().filter(|n| !BESIDE.contains(&n.as_str()));
         let ours = |name: &&String| is_database_file(name);
         if !names.iter().any(|name| name == SUPERBLOCK_FILE) {
             if let Some(file) = others().find(ours) {
@@ -125,6 +130,25 @@ impl Manifest {
             Content::Damaged => Ok(true),
             Content::Foreign if others().any(|name| is_database_file(name)) => Ok(true),
             Content::Foreign => Err(foreign_error(device, SUPERBLOCK_FILE)),
+        }
+    }
+
+    /// Whether the device has a superblock, in whatever state.
+    pub fn has_superblock(device: &dyn Device) -> Result<bool> {
+        Ok(device.list()?.iter().any(|name| name == SUPERBLOCK_FILE))
+    }
+
+    /// The id of the database on the device; None if there is no intact superblock.
+    ///
+    /// # Errors
+    /// 0A000 if the format is newer; those of the device.
+    pub fn identity(device: &dyn Device) -> Result<Option<u128>> {
+        if !Self::has_superblock(device)? {
+            return Ok(None);
+        }
+        match superblock::read(&*device.open(SUPERBLOCK_FILE)?)? {
+            Content::Valid { slot, .. } => Ok(Some(slot.database_id)),
+            _ => Ok(None),
         }
     }
 

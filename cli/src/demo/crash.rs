@@ -76,7 +76,7 @@ pub struct Recovered {
 pub fn run(path: &Path, open: OpenArgs, seed: u64) -> Result<(Recovered, Database)> {
     let log = kill_one(path, open, seed)?;
     let begin = Instant::now();
-    let database = session::open(Some(path), open)?;
+    let database = session::open(Some(path), None, open)?;
     let mut connection = database.connect();
     let [sequence, _, _, _] = integers(&mut connection, LEDGER_READ)?;
     let recovery = begin.elapsed();
@@ -256,7 +256,7 @@ fn verify(connection: &mut Connection, log: &Log, sequence: i64) -> Result<LastC
 
 /// The process that the demo kills. It enters transactions for ever and reports each one.
 pub fn victim(path: &Path, open: OpenArgs, seed: u64) -> Result<()> {
-    let database = session::open(Some(path), open)?;
+    let database = session::open(Some(path), None, open)?;
     let mut desk = OrderDesk::open(database.connect(), seed)?;
     let mut aside = database.connect();
     let tables = Tables::find(&aside)?;

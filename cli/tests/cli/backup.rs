@@ -68,6 +68,40 @@ fn a_backup_is_restored_as_of_an_earlier_moment() {
 }
 
 #[test]
+fn a_database_in_two_directories() {
+    let scratch = Scratch::new();
+    let (path, capacity) = (scratch.text("shop"), scratch.text("big"));
+    let sql = "CREATE TABLE t (a int PRIMARY KEY, b text);
+        INSERT INTO t SELECT g, 'row ' || g FROM generate_series(1, 5000) g; VACUUM FULL";
+    run([&path, "--capacity-dir", &capacity, "-q", "-c", sql]).ok();
+    assert_eq!(count(&path), "5000,row 1\n");
+    let said = run(["inspect", &path]).ok();
+    assert!(said.contains("capacity directory"), "{said}");
+    assert!(run(["check", &path]).ok().contains("no damage"));
+    let err = run(["check", &capacity]).fails(3);
+    assert!(err.contains("is the capacity directory"), "{err}");
+    let (copy, again) = (scratch.text("copy"), scratch.text("again"));
+    run(["backup", &path, &copy]).ok();
+    assert!(run(["check", &copy]).ok().contains("no damage"));
+    let other = scratch.text("big again");
+    run(["restore", &copy, &again, "--capacity-dir", &other]).ok();
+    assert_eq!(count(&again), "5000,row 1\n");
+    std::fs::rename(scratch.path("big"), scratch.path("bigger")).expect("moved");
+    let err = run(["check", &path]).fails(3);
+    assert!(
+        err.contains("does not exist") && err.contains("capacity_dir"),
+        "{err}"
+    );
+    let err = run(["check", &path, "--capacity-dir", &other]).fails(3);
+    assert!(err.contains("belongs to another database"), "{err}");
+    let moved = scratch.text("bigger");
+    let said = run(["check", &path, "--capacity-dir", &moved]).ok();
+    assert!(said.contains("no damage"), "{said}");
+    assert_eq!(count(&path), "5000,row 1\n");
+    run(["--capacity-dir", &moved, "-c", "SELECT 1"]).fails(2);
+}
+
+#[test]
 fn nothing_is_overwritten_and_nothing_half_is_left() {
     let scratch = Scratch::new();
     let path = make(&scratch);

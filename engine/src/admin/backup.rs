@@ -20,15 +20,17 @@
 
 use crate::db::Db;
 use crate::manifest_state::{ManifestState, StorageState, to_json};
-use crate::recovery::database_id;
+use crate::recovery::{random_id, tie_directories};
 use crate::store::{HeldFiles, Shared, damage_of};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use strandline_base::{CommitTs, Error, ErrorKind, Result, SqlState, StorageId};
-use strandline_device::Device;
+use strandline_device::{Device, Tier};
 use strandline_storage::file::DataFiles;
+use strandline_storage::file::data_file::data_file_id;
 use strandline_storage::manifest::Manifest;
 use strandline_storage::pool::Pool;
+use strandline_storage::run::run_file_id;
 use strandline_storage::wal::{Wal, WalSettings};
 use strandline_tail::schema::StorageSchema;
 use strandline_txn::TxnManager;
@@ -85,7 +87,7 @@ impl Db {
             log_durable: 0,
             ..held.state.clone()
         };
-        let id = database_id(CommitTs(self.now_us()), &**target);
+        let id = random_id(CommitTs(self.now_us()), &**target);
         let (_, bytes) = Manifest::create(target.clone(), id, &to_json(&state)?, || {
             let names = held.files.names();
             let bytes = copy_files(&*self.device, &**target, &names, observer)?;
@@ -193,6 +195,15 @@ fn refuse_occupied(target: &dyn Device) -> Result<()> {
     .with_hint("A backup never overwrites anything: name a new directory."))
 }
 
+/// The tier of a copied file on a target with two. A run may hold pending records as well as
+/// history; copies of runs go to the capacity tier, which has the room.
+fn tier_of_copy(name: &str) -> Tier {
+    match data_file_id(name).or_else(|| run_file_id(name)) {
+        Some(_) => Tier::Capacity,
+        None => Tier::Fast,
+    }
+}
+
 /// Copies `names` in order and syncs each; returns the bytes. The caller syncs the directory.
 pub(crate) fn copy_files(
     source: &dyn Device,
@@ -208,7 +219,7 @@ pub(crate) fn copy_files(
     for name in names {
         let from = source.open(name)?;
         let len = from.len()?;
-        let to = target.create(name)?;
+        let to = target.create_on(tier_of_copy(name), name)?;
         // A full disk refuses here, before any byte is written.
         to.set_len(len)?;
         let mut at = 0;
@@ -249,6 +260,10 @@ pub fn restore(
     }
     refuse_occupied(target)?;
     Manifest::remove_unfinished(target)?;
+    // Without an intact superblock the copy cannot be opened anyway.
+    if let Some(id) = Manifest::identity(source)? {
+        tie_directories(target, 0, id)?;
+    }
     let names = Manifest::files_superblock_last(source)?;
     let (superblock, others) = names
         .split_last()

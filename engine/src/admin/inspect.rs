@@ -8,6 +8,7 @@ use crate::display::timestamp_text;
 use crate::store::{RangeForm, RangeImage, RunRecord};
 use std::sync::Arc;
 use strandline_base::Result;
+use strandline_device::Tier;
 use strandline_storage::kept_log::kept_log_name;
 
 /// Sections of tables of text.
@@ -69,6 +70,10 @@ impl Db {
         let mut section = InspectionSection::new("Database", &["property", "value"]);
         let mut put = |name: &str, value: String| section.rows.push(vec![name.into(), value]);
         put("location", self.device().location());
+        if let Some(tiers) = self.device().tiers() {
+            let capacity = tiers.device_of(Tier::Capacity);
+            put("capacity directory", capacity.location());
+        }
         let state = self.checkpoint.lock();
         put(
             "last checkpoint",
@@ -91,11 +96,24 @@ impl Db {
     }
 
     fn inspect_files(&self) -> Result<InspectionSection> {
-        let mut section = InspectionSection::new("Files", &["file", "bytes"]);
+        let tiers = self.device().tiers();
+        let columns = ["file", "bytes", "tier"];
+        let columns = match tiers {
+            Some(_) => &columns[..],
+            None => &columns[..2],
+        };
+        let mut section = InspectionSection::new("Files", columns);
         for name in self.device().list()? {
-            if let Ok(file) = self.device().open(&name) {
-                section.rows.push(vec![name, file.len()?.to_string()]);
-            }
+            let Ok(file) = self.device().open(&name) else {
+                continue;
+            };
+            let tier = tiers.map(|tiers| match tiers.tier_of(&name) {
+                Tier::Fast => "fast",
+                Tier::Capacity => "capacity",
+            });
+            let mut row = vec![name, file.len()?.to_string()];
+            row.extend(tier.map(str::to_string));
+            section.rows.push(row);
         }
         Ok(section)
     }

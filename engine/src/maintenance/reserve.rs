@@ -1,9 +1,10 @@
 //! A full disk: space that is kept for freeing space.
 //!
 //! A file of [`Settings::reserve_bytes`](crate::Settings) is allocated beside the data of a device
-//! that may fill up. When the disk is full it is given up, and its space serves the log records of
-//! transactions that only delete and drop, the manifest, and the runs and chunks that let larger
-//! files go. Until it can be allocated again, transactions that write rows are refused with 53100.
+//! that may fill up, one in each directory. When a disk is full the reserve is given up, and its
+//! space serves the log records of transactions that only delete and drop, the manifest, and the
+//! runs and chunks that let larger files go. Until it can be allocated again, transactions that
+//! write rows are refused with 53100.
 //!
 //! Lock order: `changing` is taken with nothing else held but the checkpoint's lock.
 
@@ -11,10 +12,14 @@ use crate::db::Db;
 use crate::redo;
 use std::sync::atomic::Ordering;
 use strandline_base::{Error, ErrorKind, Result, SqlState};
+use strandline_device::Tier;
 use tracing::{info, warn};
 
-/// The file's name.
-const RESERVE_FILE: &str = "reserve";
+/// The file in the database's directory, and the one on its capacity tier.
+const RESERVE_FILES: [(&str, Tier); 2] = [
+    ("reserve", Tier::Fast),
+    ("reserve-capacity", Tier::Capacity),
+];
 
 /// Whether `error` says that the disk is full.
 pub(crate) fn is_full_disk(error: &Error) -> bool {
@@ -40,17 +45,16 @@ impl Db {
         if !self.keeps_reserve() {
             return Ok(());
         }
-        if self
-            .device()
-            .list()?
-            .iter()
-            .any(|name| name == RESERVE_FILE)
-        {
-            if self.device().open(RESERVE_FILE)?.len()? == self.settings.reserve_bytes {
-                return Ok(());
-            }
-            self.device().remove(RESERVE_FILE)?;
+        let names = self.device().list()?;
+        let mut is_complete = true;
+        for (name, _) in self.reserve_files() {
+            is_complete &= names.iter().any(|found| found == name)
+                && self.device().open(name)?.len()? == self.settings.reserve_bytes;
         }
+        if is_complete {
+            return Ok(());
+        }
+        let _ = self.remove_reserve();
         match self.allocate_reserve() {
             Err(error) if is_full_disk(&error) => {
                 warn!("the disk is full: only what frees space is accepted: {error}");
@@ -62,17 +66,33 @@ impl Db {
     }
 
     fn allocate_reserve(&self) -> Result<()> {
-        let file = self.device().create(RESERVE_FILE)?;
-        let allocated = file
-            .set_len(self.settings.reserve_bytes)
-            .and_then(|()| file.sync())
-            .and_then(|()| self.device().sync_directory());
+        let allocate = |(name, tier): &(&str, Tier)| {
+            let file = self.device().create_on(*tier, name)?;
+            file.set_len(self.settings.reserve_bytes)?;
+            file.sync()
+        };
+        let allocated = self.reserve_files().iter().try_for_each(allocate);
+        let allocated = allocated.and_then(|()| self.device().sync_directory());
         if allocated.is_err() {
-            drop(file);
             // What cannot be removed now is replaced at the next open.
-            let _ = self.device().remove(RESERVE_FILE);
+            let _ = self.remove_reserve();
         }
         allocated
+    }
+
+    /// The reserve's files, one in each directory.
+    fn reserve_files(&self) -> &'static [(&'static str, Tier)] {
+        match self.device().tiers() {
+            Some(_) => &RESERVE_FILES,
+            None => &RESERVE_FILES[..1],
+        }
+    }
+
+    /// Removes the reserve's files; the first error, if some stay.
+    fn remove_reserve(&self) -> Result<()> {
+        let removed = self.reserve_files().iter();
+        let removed = removed.map(|(name, _)| self.device().remove(name));
+        removed.fold(Ok(()), Result::and)
     }
 
     /// Gives the reserve up, since the disk is full. The log gets its next file first, which no
@@ -84,7 +104,7 @@ impl Db {
         }
         self.reserve.is_given_up.store(true, Ordering::Release);
         warn!("the disk is full: only what frees space is accepted until there is room again");
-        let removed = self.device().remove(RESERVE_FILE);
+        let removed = self.remove_reserve();
         // An append that finds no room tries again.
         let _ = removed.and_then(|()| self.wal.prepare_next_segment());
         true

@@ -36,7 +36,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use strandline_base::sync::{Mutex, RwLock};
-use strandline_base::{CommitTs, Error, Result, StorageId};
+use strandline_base::{CommitTs, Error, Result, StorageId, checksum};
 use strandline_device::{Device, FailStopDevice};
 use strandline_storage::file::DataFiles;
 use strandline_storage::file::data_file::data_file_id;
@@ -44,6 +44,7 @@ use strandline_storage::kept_log::kept_log_id;
 use strandline_storage::manifest::Manifest;
 use strandline_storage::pool::Pool;
 use strandline_storage::run::run_file_id;
+use strandline_storage::tiers;
 use strandline_storage::wal::{Lsn, Wal, WalSettings};
 use strandline_tail::page_memory::PageAccount;
 use strandline_txn::TxnManager;
@@ -52,8 +53,10 @@ impl Db {
     /// Whether `device` holds a database; nothing is created or changed.
     ///
     /// # Errors
-    /// 55000 if it holds files of something else; XX001 if it is a database's with parts missing.
+    /// 55000 if it holds files of something else, or directories that do not belong together; XX001
+    /// if it is a database's with parts missing.
     pub fn exists(device: &dyn Device) -> Result<bool> {
+        tiers::check(device)?;
         Manifest::exists(device)
     }
 
@@ -70,6 +73,7 @@ impl Db {
         } else {
             create(options, directory)?
         };
+        tie_directories(&*db.device, db.now_us(), db.manifest.database_id())?;
         *db.lock.lock() = Some(lock);
         db.open_reserve()?;
         db.remove_unfinished_indexes();
@@ -95,7 +99,7 @@ fn create(options: DbOptions, directory: Arc<FailStopDevice>) -> Result<Arc<Db>>
         ..ManifestState::default()
     };
     let device = options.device.clone();
-    let id = database_id(now, &*device);
+    let id = random_id(now, &*device);
     let (manifest, wal) = Manifest::create(device.clone(), id, &to_json(&state)?, || {
         Wal::create(device.clone(), wal_settings(&options), id)
     })?;
@@ -117,12 +121,23 @@ fn create(options: DbOptions, directory: Arc<FailStopDevice>) -> Result<Arc<Db>>
 
 /// A random number that ties the files of one database together. It only has to differ from that
 /// of other databases: time, process and address are mixed.
-pub(crate) fn database_id(now: CommitTs, device: &dyn Device) -> u128 {
+pub(crate) fn random_id(now: CommitTs, device: &dyn Device) -> u128 {
     let address = std::ptr::from_ref(device).cast::<u8>() as usize as u64;
     let mut rng = strandline_base::rng::Rng::new(
         now.0 ^ (u64::from(std::process::id()) << 40) ^ address.rotate_left(17),
     );
     (u128::from(rng.next_u64()) << 64) | u128::from(rng.next_u64())
+}
+
+/// Ties the two directories of a tiered database together, if that has not been done.
+pub(crate) fn tie_directories(device: &dyn Device, now_us: u64, database_id: u128) -> Result<()> {
+    let Some(directories) = device.tiers() else {
+        return Ok(());
+    };
+    // The path tells apart copies that one process makes at the same reading of its clock.
+    let path = checksum(&[], directories.capacity_path().as_bytes());
+    let now = CommitTs(now_us ^ (u64::from(path) << 32));
+    tiers::attach(device, database_id, !random_id(now, device))
 }
 
 fn shared(options: &DbOptions, last: CommitTs, next_file: u64) -> Shared {

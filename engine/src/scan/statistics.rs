@@ -20,6 +20,11 @@ impl Db {
         let (_, run_bytes) = self.any_store(table.storage)?.run_size();
         Ok(self.statistics(table).bytes + run_bytes)
     }
+    /// The number of files, in both directories of a tiered database.
+    pub fn file_count(&self) -> Result<usize> {
+        Ok(self.device().list()?.len())
+    }
+
     /// The bytes of all files.
     pub fn device_bytes(&self) -> Result<u64> {
         let mut bytes = 0;

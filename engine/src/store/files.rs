@@ -6,6 +6,7 @@ use crate::catalog::TableDef;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use strandline_base::{Error, RangeNo, Result, StorageId, UPDATE_ROWS};
+use strandline_device::path_of;
 use strandline_storage::file::data_file::DataFile;
 use strandline_storage::run::run_file_name;
 use strandline_table::lineage::base::BaseBody;
@@ -110,8 +111,8 @@ pub(crate) fn damage_of(
         let name = run_file_name(*run);
         let run = Run::open(&shared.files, &name, *run, codec.clone());
         if let Err(error) = run.and_then(|run| run.verify()) {
-            let location = shared.files.device().location();
-            damage.push(format!("file {location}/{name}: {error}"));
+            let path = path_of(&**shared.files.device(), &name);
+            damage.push(format!("file {path}: {error}"));
         }
     }
     Ok(damage)

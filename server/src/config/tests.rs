@@ -70,6 +70,20 @@ fn flags_come_before_the_environment_and_that_before_the_file() {
 }
 
 #[test]
+fn the_capacity_directory_is_a_parameter_like_others() {
+    let capacity = tempfile::tempdir().expect("directory");
+    let path = capacity.path().canonicalize().expect("canonical");
+    let text = format!("capacity_dir = \"{}\"\n", path.display());
+    let (home, configuration) = load(&text, &[]);
+    let builder = strandline::Database::builder(home.path());
+    let builder = configuration.expect("loaded").configure(builder);
+    let database = builder.expect("configured").build().expect("opens");
+    let shown = database.connect().parameter("capacity_dir");
+    assert_eq!(shown.expect("shown"), path.display().to_string());
+    assert!(path.join("tier").exists());
+}
+
+#[test]
 fn errors_name_the_line_and_what_may_be_meant() {
     let cases = [
         (

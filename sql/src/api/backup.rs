@@ -2,11 +2,12 @@
 //! engine (`strandline_engine`) defines the contents of a backup.
 
 use crate::api::database::Database;
+use crate::api::directories;
 use crate::statements::backup::backup;
 use std::path::Path;
 use std::sync::Arc;
 use strandline_base::{CommitTs, Error, ErrorKind, ManualClock, Result, SqlState};
-use strandline_device::{Device, OsDevice, StagedDirectory};
+use strandline_device::{Device, StagedDirectory, TieredDevice};
 use strandline_engine::{BackupReport, CopyObserver, RewindReport, Settings};
 use strandline_semantics::text::temporal::parse_timestamptz;
 
@@ -49,27 +50,50 @@ impl Database {
 }
 
 /// Makes a database in the directory `target`, which must not exist, from the backup in the
-/// directory `source`, which is only read. `as_of` is a timestamp within the backup's history; the
-/// database is then rewound to it. Everything is checked before `target` appears.
+/// directory `source`, which is only read. With a `capacity_dir`, which must not exist either, the
+/// database gets two directories. `as_of` is a timestamp within the backup's history; the database
+/// is then rewound to it. Everything is checked before `capacity_dir` and then `target` appear.
 ///
 /// # Errors
-/// 58P02 if `target` exists, 58P01 if there is no backup, XX001 if it is damaged, 22023 or 72000
-/// for a moment that is too late or too old.
+/// 58P02 if `target` or `capacity_dir` exists, 58P01 if there is no backup, XX001 if it is damaged,
+/// 22023 or 72000 for a moment that is too late or too old, 22023 if the directories overlap.
 pub fn restore(
     source: impl AsRef<Path>,
     target: impl AsRef<Path>,
+    capacity_dir: Option<&Path>,
     as_of: Option<&str>,
     observer: CopyObserver<'_>,
 ) -> Result<RestoreReport> {
     let moment = as_of.map(moment).transpose()?;
-    let source = OsDevice::open_read_only(source)?;
+    let source = directories::open_read_only(source.as_ref())?;
     let _nobody_writes_it = source.lock()?;
-    let staged = StagedDirectory::begin(target.as_ref())?;
+    let target = target.as_ref();
+    if let Some(dir) = capacity_dir {
+        directories::refuse_overlap(target, dir)?;
+    }
+    let staged = StagedDirectory::begin(target)?;
+    let capacity = capacity_dir.map(StagedDirectory::begin).transpose()?;
+    let device: Arc<dyn Device> = match (&capacity, capacity_dir) {
+        (Some(capacity), Some(dir)) => {
+            let dir = directories::resolved(dir);
+            let recorded = dir.to_str().unwrap_or_default();
+            Arc::new(TieredDevice::new(
+                staged.device(),
+                capacity.device(),
+                recorded,
+            )?)
+        }
+        _ => staged.device(),
+    };
     let mut report = RestoreReport {
-        bytes: strandline_engine::restore(&source, &*staged.device(), observer)?,
+        bytes: strandline_engine::restore(&*source, &*device, observer)?,
         rewound: None,
     };
-    report.rewound = open_and_check(staged.device(), moment)?;
+    report.rewound = open_and_check(device, moment)?;
+    // Without the other one neither directory is a database, and `target` is what users look for.
+    if let Some(capacity) = capacity {
+        capacity.publish()?;
+    }
     staged.publish()?;
     Ok(report)
 }

@@ -5,6 +5,7 @@
 //! statement clones the template; its rules and functions are shared, not copied.
 
 use crate::api::connection::Connection;
+use crate::api::directories;
 use crate::backends::identity::User;
 use crate::backends::random::{RandomSource, SystemRandom};
 use crate::catalogs::statistics::{StatementStatistics, StatsFunction};
@@ -34,8 +35,8 @@ use parking_lot::Mutex;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use strandline_base::{Clock, Error, ErrorKind, Result, SqlState, SystemClock};
-use strandline_device::{Device, MemoryDevice, OsDevice};
+use strandline_base::{Clock, Error, Result, SqlState, SystemClock};
+use strandline_device::{Device, MemoryDevice};
 use strandline_engine::catalog::Catalog;
 use strandline_engine::{CheckpointReport, Db, DbOptions, Inspection, Settings};
 use strandline_semantics as semantics;
@@ -90,6 +91,7 @@ impl DatabaseBuilder {
             open: OpenSettings {
                 engine: Settings::default(),
                 query_threads: processors(),
+                capacity_dir: None,
             },
             random: Arc::new(SystemRandom),
             session: SessionSettings::default(),
@@ -125,6 +127,16 @@ impl DatabaseBuilder {
     pub fn memory_bytes(mut self, bytes: usize) -> Self {
         self.open.engine.memory_bytes = bytes;
         self.origins.note("memory_bytes", Origin::Program);
+        self
+    }
+    /// A second directory, on a device with more room: chunk files and history are kept there, all
+    /// else in the database's own directory. The database records where it is: name it when the
+    /// database is created, or to add one to a database that has none, and when it has moved.
+    /// Default: all files are in one directory.
+    #[must_use]
+    pub fn capacity_dir(mut self, path: impl AsRef<Path>) -> Self {
+        self.open.capacity_dir = Some(path.as_ref().to_path_buf());
+        self.origins.note("capacity_dir", Origin::Program);
         self
     }
     /// Whether commits wait until they are durable. A connection may change it with `SET
@@ -169,21 +181,23 @@ impl DatabaseBuilder {
     }
 
     /// Opens the database, creating or recovering it. It is an error if the directory holds other
-    /// files or a newer format, if another process has it open (the message has its pid), or if
-    /// stored bytes are damaged.
-    pub fn build(self) -> Result<Database> {
-        let (device, directory): (Arc<dyn Device>, _) = match self.device {
-            DeviceChoice::Given(device) => (device, None),
+    /// files or a newer format, if another process has it open (the message has its pid), if its
+    /// capacity directory is missing or another database's, or if stored bytes are damaged.
+    pub fn build(mut self) -> Result<Database> {
+        let capacity_dir = self.open.capacity_dir.take();
+        let (device, directory) = match self.device {
+            DeviceChoice::Given(device) => {
+                refuse_capacity_dir(capacity_dir.as_deref(), &*device)?;
+                (device, None)
+            }
             DeviceChoice::Path(path) => {
-                if self.must_exist {
-                    // Opening the device would create the directory.
-                    std::fs::metadata(&path).map_err(|error| Error::io(path.display(), &error))?;
-                }
-                (Arc::new(OsDevice::open(&path)?), Some(path))
+                let opened = directories::open(&path, capacity_dir.as_deref(), self.must_exist)?;
+                self.open.capacity_dir = opened.1;
+                (opened.0, Some(path))
             }
         };
-        if self.must_exist {
-            require_database(&*device)?;
+        if self.must_exist && !Db::exists(&*device)? {
+            return Err(directories::no_database(&*device));
         }
         let location = device.location();
         let db = Db::open(DbOptions {
@@ -237,16 +251,20 @@ fn processors() -> usize {
     std::thread::available_parallelism().map_or(2, NonZeroUsize::get)
 }
 
-/// 58P01 if `device` is empty or holds an unfinished creation, 55000 if it holds other files.
-fn require_database(device: &dyn Device) -> Result<()> {
-    if Db::exists(device)? {
+/// 22023 for a capacity directory beside a device that is no directory.
+fn refuse_capacity_dir(capacity_dir: Option<&Path>, device: &dyn Device) -> Result<()> {
+    let Some(dir) = capacity_dir else {
         return Ok(());
-    }
-    Err(Error::new(
-        ErrorKind::Invalid,
-        SqlState::UNDEFINED_FILE,
-        format!("there is no database in \"{}\"", device.location()),
-    ))
+    };
+    Err(Error::invalid(
+        SqlState::INVALID_PARAMETER_VALUE,
+        format!(
+            "capacity_dir (\"{}\") needs a database in a directory, but this one is in \"{}\"",
+            dir.display(),
+            device.location()
+        ),
+    )
+    .with_hint("Give the database a directory, or leave capacity_dir out."))
 }
 
 /// The state from which every statement's state is cloned.

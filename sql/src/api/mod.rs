@@ -6,6 +6,7 @@ pub(crate) mod backup;
 pub(crate) mod connect;
 pub(crate) mod connection;
 pub(crate) mod database;
+mod directories;
 pub(crate) mod execute_many;
 pub(crate) mod request;
 pub(crate) mod rows;

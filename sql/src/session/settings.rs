@@ -20,6 +20,7 @@ use crate::planning::template::Template;
 use origin::Origin;
 use parameters::{Access, Kind, Parameter, find};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use strandline_base::{Error, Result, SqlState};
@@ -114,6 +115,8 @@ pub struct OpenSettings {
     pub engine: strandline_engine::Settings,
     /// the most threads of one query
     pub query_threads: usize,
+    /// the directory of chunk files and history, if it is not the database's own
+    pub capacity_dir: Option<PathBuf>,
 }
 
 /// A parameter of a program around the database, shown with the others.

@@ -9,6 +9,7 @@ mod catalog;
 mod check;
 mod ddl;
 mod describe;
+mod directories;
 mod errors;
 mod explain;
 mod failed_block;

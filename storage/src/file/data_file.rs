@@ -3,7 +3,7 @@
 //! A blob is addressed by (file, offset, length). Its checksum identity is that of its [`BlockId`].
 //! The byte layout is in docs/format.md, section "Chunk files".
 
-use super::{Access, BlockId, DataFiles, Extent, FileKind, StoredFile};
+use super::{Access, BlockId, DataFiles, Extent, FileKind, StoredFile, Tier};
 use std::sync::Arc;
 use strandline_base::bytes::PutBytes;
 use strandline_base::{Error, Result, checksum};
@@ -195,7 +195,7 @@ impl DataFileWriter {
         let handle = match &self.handle {
             Some(handle) => handle,
             None => {
-                let created = self.files.create(self.file.name())?;
+                let created = self.files.create(Tier::Capacity, self.file.name())?;
                 self.handle.insert(created)
             }
         };

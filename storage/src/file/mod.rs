@@ -18,6 +18,7 @@ pub mod data_file;
 mod stored;
 
 pub use stored::{DataFiles, FileKind, OPEN_FILES_MAX, StoredFile};
+pub use strandline_device::Tier;
 
 /// A range of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

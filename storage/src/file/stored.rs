@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use strandline_base::sync::Mutex;
 use strandline_base::{Error, Result};
-use strandline_device::{Device, File};
+use strandline_device::{Device, File, Tier, path_of};
 
 /// The most files of one database that are open at the same time. Processes are commonly limited to
 /// 1,024 open files, and a large table has more.
@@ -55,8 +55,8 @@ impl StoredFile {
 
     /// File and offset, for messages.
     pub fn place(&self, offset: u64) -> String {
-        let location = self.files.device.location();
-        format!("file {location}/{}, offset {offset}", self.name)
+        let path = path_of(&*self.files.device, &self.name);
+        format!("file {path}, offset {offset}")
     }
 
     /// Sets the open handle of a file that has just been written.
@@ -151,10 +151,16 @@ impl DataFiles {
         &self.device
     }
 
-    /// Creates the file `name`, which must not exist. It is written and then given to a
+    /// Creates the file `name`, which must not exist, on `tier`. It is written and then given to a
     /// [`StoredFile`].
-    pub fn create(&self, name: &str) -> Result<Arc<dyn File>> {
-        self.device.create(name)
+    pub fn create(&self, tier: Tier, name: &str) -> Result<Arc<dyn File>> {
+        self.device.create_on(tier, name)
+    }
+
+    /// Whether the file `name` is on the fast tier of two.
+    pub fn is_on_fast_tier(&self, name: &str) -> bool {
+        let tiers = self.device.tiers();
+        tiers.is_some_and(|tiers| tiers.tier_of(name) == Tier::Fast)
     }
 
     /// Reads of files so far.

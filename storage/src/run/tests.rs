@@ -1,7 +1,7 @@
 //! Runs of the simplest possible records: a row and a time.
 
 use super::*;
-use crate::file::{Access, DataFiles};
+use crate::file::{Access, DataFiles, Tier};
 use std::sync::Arc;
 use strandline_base::rng::Rng;
 use strandline_device::MemoryDevice;
@@ -51,7 +51,8 @@ impl RunCodec for Marks {
 }
 
 fn write(files: &Arc<DataFiles>, id: u64, marks: &[Mark]) -> Arc<Run<Marks>> {
-    let mut writer = RunWriter::create(files, &run_file_name(id), id, Marks).expect("create");
+    let mut writer =
+        RunWriter::create(files, Tier::Fast, &run_file_name(id), id, Marks).expect("create");
     marks.iter().for_each(|m| writer.push(*m).expect("push"));
     writer.finish().expect("finish");
     Arc::new(Run::open(files, &run_file_name(id), id, Marks).expect("open"))

@@ -4,7 +4,7 @@ use super::{
     BLOCK_BYTES, BlockPlace, GROUP_BYTES, GROUP_BYTES_MAX, GROUP_RECORDS_MIN, Run, RunCodec,
     RunIndex, RunItem, header,
 };
-use crate::file::DataFiles;
+use crate::file::{DataFiles, Tier};
 use std::sync::Arc;
 use strandline_base::bytes::PutBytes;
 use strandline_base::{CommitTs, Error, Result, RowId, checksum};
@@ -31,13 +31,19 @@ pub struct RunWriter<C: RunCodec> {
 }
 
 impl<C: RunCodec> RunWriter<C> {
-    /// Creates the file `file_name`, which must not exist. The finished [`Run`] decodes with
-    /// `codec`.
+    /// Creates the file `file_name`, which must not exist, on `tier`. The finished [`Run`] decodes
+    /// with `codec`.
     ///
     /// # Errors
     /// The device's errors.
-    pub fn create(files: &Arc<DataFiles>, file_name: &str, run_id: u64, codec: C) -> Result<Self> {
-        let file = files.create(file_name)?;
+    pub fn create(
+        files: &Arc<DataFiles>,
+        tier: Tier,
+        file_name: &str,
+        run_id: u64,
+        codec: C,
+    ) -> Result<Self> {
+        let file = files.create(tier, file_name)?;
         let header = header(run_id);
         file.write_all_at(&header, 0)?;
         Ok(Self {

@@ -8,6 +8,7 @@ use strandline_base::{
     ColumnId, CommitTs, ErrorKind, Interval, RowId, SqlType, Value, checksum, rng::Rng,
 };
 use strandline_device::File;
+use strandline_storage::file::Tier;
 use strandline_storage::run::{HEADER_BYTES, HEADER_IDENTITY, VERSION, header};
 
 const ROW: RowId = RowId(2);
@@ -239,7 +240,7 @@ fn large_values_share_what_they_have_in_common_and_are_read_back() {
 #[test]
 fn a_record_with_a_column_twice_is_refused() {
     let files = files();
-    let mut writer = RunWriter::create(&files, "run", RUN, codec()).unwrap();
+    let mut writer = RunWriter::create(&files, Tier::Fast, "run", RUN, codec()).unwrap();
     let twice = version(5, &[(0, 1i64.into()), (3, "x".into()), (0, 1i64.into())]);
     writer.push(twice).unwrap();
     assert_eq!(writer.finish().unwrap_err().kind(), ErrorKind::Internal);

@@ -7,7 +7,7 @@ use strandline_base::{
     rng::Rng,
 };
 use strandline_device::MemoryDevice;
-use strandline_storage::file::{DataFiles, OPEN_FILES_MAX};
+use strandline_storage::file::{DataFiles, OPEN_FILES_MAX, Tier};
 use strandline_storage::run::{RunIndex, TRAILER_BYTES, run_file_id, run_file_name};
 
 pub(super) const RUN: u64 = 77;
@@ -154,7 +154,7 @@ pub(super) fn files() -> Arc<DataFiles> {
 }
 
 pub(super) fn write(files: &Arc<DataFiles>, records: &[RunRecord]) -> Run {
-    let mut writer = RunWriter::create(files, "run", RUN, codec()).unwrap();
+    let mut writer = RunWriter::create(files, Tier::Fast, "run", RUN, codec()).unwrap();
     records.iter().for_each(|r| writer.push(r.clone()).unwrap());
     writer.finish().unwrap()
 }
@@ -276,7 +276,7 @@ fn few_runs_are_open_and_closed_ones_are_still_read() {
         .map(|id| {
             let records = records(&mut Rng::new(id), 3);
             let name = run_file_name(id);
-            let mut writer = RunWriter::create(&files, &name, id, codec()).unwrap();
+            let mut writer = RunWriter::create(&files, Tier::Fast, &name, id, codec()).unwrap();
             records.iter().for_each(|r| writer.push(r.clone()).unwrap());
             (writer.finish().unwrap(), records)
         })
@@ -311,7 +311,7 @@ fn order_is_checked_and_empty_runs_are_refused() {
         kind,
         columns: vec![],
     };
-    let mut writer = RunWriter::create(&files, "run", RUN, codec()).unwrap();
+    let mut writer = RunWriter::create(&files, Tier::Fast, "run", RUN, codec()).unwrap();
     for record in [
         of(5, 10, RunRecordKind::Update),
         of(5, 10, RunRecordKind::Update),
@@ -338,10 +338,10 @@ fn order_is_checked_and_empty_runs_are_refused() {
         "old values are no versions"
     );
     assert!(
-        RunWriter::create(&files, "run", RUN, codec()).is_err(),
+        RunWriter::create(&files, Tier::Fast, "run", RUN, codec()).is_err(),
         "the file exists"
     );
-    let writer = RunWriter::create(&files, "none", RUN, codec()).unwrap();
+    let writer = RunWriter::create(&files, Tier::Fast, "none", RUN, codec()).unwrap();
     assert_eq!(writer.finish().unwrap_err().kind(), ErrorKind::Internal);
 }
 

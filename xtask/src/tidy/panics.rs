@@ -16,6 +16,7 @@ const DECODERS: &[&str] = &[
     "storage/src/frame.rs",
     "storage/src/manifest.rs",
     "storage/src/manifest/",
+    "storage/src/tiers.rs",
     "storage/src/version.rs",
     "table/src/update_run/group.rs",
     "table/src/update_run/values.rs",

@@ -157,6 +157,21 @@ pub static PARAMETERS: &[Parameter] = &[
         "how bytea is shown as text; hex only",
     ),
     parameter(
+        "capacity_dir",
+        Kind::Text,
+        Access::Open {
+            show: |open| {
+                let dir = open.capacity_dir.as_ref();
+                dir.map_or_else(String::new, |dir| dir.display().to_string())
+            },
+            assign: |open, _, value| {
+                open.capacity_dir = (!value.is_empty()).then(|| value.into());
+                Ok(())
+            },
+        },
+        "the directory of chunk files and history, if it is not the database's own",
+    ),
+    parameter(
         "check_function_bodies",
         Kind::Bool,
         kept_switch("on"),

@@ -6,7 +6,7 @@ use crate::update_run::{Run, RunRecord, RunWriter, UpdateCodec};
 use std::sync::atomic::AtomicU64;
 use strandline_base::{ManualClock, SqlState, SqlType, StorageId};
 use strandline_device::MemoryDevice;
-use strandline_storage::file::{Access, DataFiles};
+use strandline_storage::file::{Access, DataFiles, Tier};
 use strandline_storage::pool::Pool;
 use strandline_tail::change::{Change, WriteOutcome, Writer};
 use strandline_tail::page_memory::PageAccount;
@@ -349,7 +349,7 @@ fn write_run(
     let id = lineage.shared.new_file_id();
     let (files, name) = (&lineage.shared.files, format!("run-{id}"));
     let codec = UpdateCodec::of(&lineage.schema());
-    let mut writer = RunWriter::create(files, &name, id, codec).expect("created");
+    let mut writer = RunWriter::create(files, Tier::Fast, &name, id, codec).expect("created");
     let mut records = 0;
     fill(&mut |record| {
         records += 1;

@@ -15,6 +15,12 @@
 //!    level than a newer run. [`FAN_IN`] neighbours of one level are united, which lifts them into
 //!    the next. So a byte is rewritten once per level, O(log n) times, and a storage has fewer than
 //!    [`FAN_IN`] runs per level, however long its history is kept.
+//! 3. *History* goes to the capacity tier of a database with two: a union of merged runs (all their
+//!    ranges have been merged up to their ends) is written there, and merged neighbours on the fast
+//!    tier are rewritten for that alone. Runs on different tiers are united by rule 1 only, so that
+//!    history does not come back to the fast tier with every new run. Recovery reads no record of a
+//!    merged run, so the fast tier keeps the runs that it does read. Each byte is rewritten once
+//!    more, and a storage has twice as many runs at most.
 //!
 //! The same idea as MaSM's merging of runs \[MaSM §3.2\] and size-tiered LSM trees.
 
@@ -22,12 +28,20 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use strandline_base::{CommitTs, RangeNo};
+use strandline_storage::file::Tier;
 use strandline_table::update_run::Run;
 
 /// So many runs of one level become one.
 const FAN_IN: usize = 4;
 /// Runs of less than this, times the fan-in, are in the lowest level.
 const LEVEL_BYTES: u64 = 4 << 10;
+
+/// The runs to rewrite into one, and its tier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    pub group: Range<usize>,
+    pub tier: Tier,
+}
 
 /// Inputs of the choice, per run.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +51,8 @@ struct Size {
     oldest_version: CommitTs,
     /// its ranges have been merged up to `max_ts`
     is_merged: bool,
+    /// it is on the fast tier of two
+    is_fast: bool,
 }
 
 impl Size {
@@ -47,13 +63,14 @@ impl Size {
 
 /// The neighbouring `runs` (newest first) to rewrite into one, if the rules choose any. `horizon`:
 /// no snapshot before it will be read. `merged_through`: how far each range has been merged. `all`:
-/// reduces every run that can be reduced.
+/// reduces every run that can be reduced. `is_fast`: whether a run is on the fast tier of two.
 pub fn choose(
     runs: &[Arc<Run>],
     horizon: CommitTs,
     merged_through: &BTreeMap<RangeNo, CommitTs>,
     all: bool,
-) -> Option<Range<usize>> {
+    is_fast: &dyn Fn(&Run) -> bool,
+) -> Option<Choice> {
     let size = |run: &Arc<Run>| {
         let ranges = run.min_row().range()..=run.max_row().range();
         let mut through = merged_through.range(ranges).map(|(_, through)| *through);
@@ -62,13 +79,22 @@ pub fn choose(
             max_ts: run.max_ts(),
             oldest_version: run.oldest_version(),
             is_merged: through.all(|through| through >= run.max_ts()),
+            is_fast: is_fast(run),
         }
     };
     let sizes: Vec<Size> = runs.iter().map(size).collect();
-    if all && sizes.iter().any(|size| size.oldest_version <= horizon) {
-        return Some(0..sizes.len());
-    }
-    expired(&sizes, horizon).or_else(|| full_level(&sizes))
+    let whole = all && sizes.iter().any(|size| size.oldest_version <= horizon);
+    let group = whole.then_some(0..sizes.len());
+    let group = group
+        .or_else(|| expired(&sizes, horizon))
+        .or_else(|| full_level(&sizes))
+        .or_else(|| history(&sizes))?;
+    let is_history = sizes[group.clone()].iter().all(|size| size.is_merged);
+    let tier = match is_history {
+        true => Tier::Capacity,
+        false => Tier::Fast,
+    };
+    Some(Choice { group, tier })
 }
 
 fn expired(sizes: &[Size], horizon: CommitTs) -> Option<Range<usize>> {
@@ -90,11 +116,11 @@ fn level(bytes: u64) -> u32 {
 
 fn full_level(sizes: &[Size]) -> Option<Range<usize>> {
     let mut least = 0;
-    let levels: Vec<u32> = sizes
+    let levels: Vec<(u32, bool)> = sizes
         .iter()
         .map(|size| {
             least = least.max(level(size.bytes));
-            least
+            (least, size.is_fast)
         })
         .collect();
     let mut first = 0;
@@ -105,6 +131,14 @@ fn full_level(sizes: &[Size]) -> Option<Range<usize>> {
         first += group.len();
     }
     None
+}
+
+/// The oldest neighbours that are history on the fast tier.
+fn history(sizes: &[Size]) -> Option<Range<usize>> {
+    let is_due = |size: &Size| size.is_merged && size.is_fast;
+    let end = sizes.iter().rposition(is_due)? + 1;
+    let newer = sizes[..end].iter().rposition(|size| !is_due(size));
+    Some(newer.map_or(0, |at| at + 1)..end)
 }
 
 #[cfg(test)]
@@ -118,6 +152,7 @@ mod tests {
             max_ts: CommitTs(ts),
             oldest_version: CommitTs(ts),
             is_merged: false,
+            is_fast: true,
         }
     }
 
@@ -147,6 +182,38 @@ mod tests {
         let (amplification, runs) = play((0..4096).map(|_| 1 << rng.below(24)));
         assert!(amplification <= 10.0, "{amplification} rewrites per byte");
         assert!(runs <= 10 * FAN_IN, "{runs} runs");
+    }
+
+    #[test]
+    fn merged_neighbours_leave_the_fast_tier() {
+        let with = |is_merged, is_fast| Size {
+            is_merged,
+            is_fast,
+            ..run(10, 20)
+        };
+        let (pending, merged, moved) = (with(false, true), with(true, true), with(true, false));
+        assert_eq!(history(&[]), None);
+        assert_eq!(history(&[pending, moved, moved]), None);
+        assert_eq!(history(&[pending, merged, merged, moved]), Some(1..3));
+        assert_eq!(
+            history(&[merged, moved, merged]),
+            Some(2..3),
+            "the oldest first"
+        );
+        assert_eq!(history(&[merged, merged, pending]), Some(0..2));
+    }
+
+    #[test]
+    fn levels_are_full_on_one_tier() {
+        let on = |is_fast| Size {
+            is_fast,
+            ..run(50_000, 1)
+        };
+        let (fast, capacity) = (on(true), on(false));
+        assert_eq!(full_level(&[fast, capacity, capacity, capacity]), None);
+        let history = [fast, capacity, capacity, capacity, capacity];
+        assert_eq!(full_level(&history), Some(1..5));
+        assert_eq!(full_level(&[fast, fast, fast, fast, capacity]), Some(0..4));
     }
 
     #[test]

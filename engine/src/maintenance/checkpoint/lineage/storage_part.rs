@@ -16,7 +16,7 @@ use crate::store::Store;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use strandline_base::{CommitTs, RangeNo, Result};
-use strandline_device::Device;
+use strandline_device::{Device, Tier};
 use strandline_table::lineage::base::BaseBody;
 use strandline_table::lineage::merge::MergeOutput;
 use strandline_table::lineage::range::RangeVersion;
@@ -131,7 +131,7 @@ impl Db {
                 prepared.records.each(&horizon, |record| {
                     let run = match &mut writer {
                         Some(run) => run,
-                        None => writer.insert(self.new_run(store, &mut part.files)?),
+                        None => writer.insert(self.new_run(store, Tier::Fast, &mut part.files)?),
                     };
                     part.report.run_records += 1;
                     run.push(record)

@@ -1,7 +1,7 @@
 //! Unites runs of one storage that `compaction` chooses. Runs that cannot be read are set aside and
 //! stay as they are.
 
-use super::compaction;
+use super::compaction::{self, Choice};
 use super::storage_part::StoragePart;
 use crate::db::Db;
 use crate::db::set_aside::Work;
@@ -12,6 +12,7 @@ use crate::maintenance::set_aside::contained;
 use crate::store::Store;
 use std::sync::Arc;
 use strandline_base::{Result, RowId};
+use strandline_storage::file::Tier;
 use strandline_storage::run::run_file_name;
 use strandline_table::lineage::history::{Reduction, unite};
 use strandline_table::lineage::horizon::Horizon;
@@ -43,7 +44,9 @@ impl Db {
         let listed = part.store.lineage().runs();
         let mut runs = part.runs.clone().unwrap_or_else(|| Vec::clone(&listed));
         let merged = part.merged_through();
-        let Some(group) = compaction::choose(&runs, horizon.oldest(), &merged, all) else {
+        let is_fast = |run: &Run| self.shared.files.is_on_fast_tier(run.file_name());
+        let chosen = compaction::choose(&runs, horizon.oldest(), &merged, all, &is_fast);
+        let Some(Choice { group, tier }) = chosen else {
             return Ok(0);
         };
         let begin = |row: RowId| {
@@ -57,7 +60,8 @@ impl Db {
             begin: &begin,
         };
         let mut files = NewFiles::new(self.device());
-        let united = self.unite(&part.store, &runs[group.clone()], &reduction, &mut files)?;
+        let target = (tier, &mut files);
+        let united = self.unite(&part.store, &runs[group.clone()], &reduction, target)?;
         part.files.take(files);
         let bytes = united.as_ref().map_or(0, |run| run.bytes());
         part.replaced = runs.splice(group, united).collect();
@@ -65,29 +69,34 @@ impl Db {
         Ok(bytes)
     }
 
-    /// Rewrites neighbouring runs into one; see [`unite`].
+    /// Rewrites neighbouring runs into one, on the given tier; see [`unite`].
     fn unite(
         &self,
         store: &Store,
         runs: &[Arc<Run>],
         reduction: &Reduction<'_>,
-        files: &mut NewFiles,
+        (tier, files): (Tier, &mut NewFiles),
     ) -> Result<Option<Arc<Run>>> {
         let mut writer: Option<RunWriter> = None;
         unite(runs, reduction, |record| {
             let run = match &mut writer {
                 Some(run) => run,
-                None => writer.insert(self.new_run(store, files)?),
+                None => writer.insert(self.new_run(store, tier, files)?),
             };
             run.push(record)
         })?;
         writer.map(|w| Ok(Arc::new(w.finish()?))).transpose()
     }
 
-    pub(super) fn new_run(&self, store: &Store, files: &mut NewFiles) -> Result<RunWriter> {
+    pub(super) fn new_run(
+        &self,
+        store: &Store,
+        tier: Tier,
+        files: &mut NewFiles,
+    ) -> Result<RunWriter> {
         let id = self.shared.new_file_id();
         files.extend([run_file_name(id)]);
         let codec = UpdateCodec::of(&store.lineage().schema());
-        RunWriter::create(&self.shared.files, &run_file_name(id), id, codec)
+        RunWriter::create(&self.shared.files, tier, &run_file_name(id), id, codec)
     }
 }

@@ -1,0 +1,220 @@
+//! Two directories as one device: the *fast* tier for files that are written often or read when the
+//! database is opened (log, manifest, unmerged runs), the *capacity* tier for files that are large
+//! (chunks, history).
+//!
+//! Invariants:
+//! 1. A name is on one tier. `on_capacity` has the names of the capacity tier; every other name is
+//!    the fast tier's. [`LOCK_FILE`], [`ROLE_FILE`] and [`ROLE_FILE_STAGED`] are exceptions: each
+//!    directory has its own, and this device reads and writes neither.
+//! 2. [`Device::sync_directory`] syncs every directory whose names have changed since the begin of
+//!    its last successful sync. The first call syncs both: a killed process may have left names
+//!    that are not durable.
+//! 3. [`Device::lock`] locks both directories, then lists the capacity tier again: until then
+//!    another process may have changed it.
+//!
+//! Lock order: `synced` of one directory is held during its sync; `on_capacity` is held with
+//! nothing else, and only to look and to change.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use strandline_base::sync::{AtomicU64, Mutex, Ordering};
+use strandline_base::{Error, Result};
+
+use crate::{Device, File, LOCK_FILE, ROLE_FILE, ROLE_FILE_STAGED};
+
+/// One of the two directories of a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tier {
+    /// log, manifest, unmerged runs, kept logs
+    Fast,
+    /// chunk files and history
+    Capacity,
+}
+
+/// A directory and its syncs.
+#[derive(Debug)]
+struct Directory {
+    device: Arc<dyn Device>,
+    /// changes of names so far, and one for those of an earlier process
+    changes: AtomicU64,
+    /// the changes that are durable
+    synced: Mutex<u64>,
+}
+
+impl Directory {
+    fn new(device: Arc<dyn Device>) -> Self {
+        Self {
+            device,
+            changes: AtomicU64::new(1),
+            synced: Mutex::new(0),
+        }
+    }
+
+    /// Changes a name. A change that fails counts too, because it may have happened.
+    fn change<R>(&self, change: impl FnOnce(&dyn Device) -> Result<R>) -> Result<R> {
+        let changed = change(&*self.device);
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        changed
+    }
+
+    fn sync(&self) -> Result<()> {
+        let mut synced = self.synced.lock();
+        let changes = self.changes.load(Ordering::Acquire);
+        if *synced != changes {
+            self.device.sync_directory()?;
+            *synced = changes;
+        }
+        Ok(())
+    }
+}
+
+/// A device of two directories.
+#[derive(Debug)]
+pub struct TieredDevice {
+    fast: Directory,
+    capacity: Directory,
+    /// the path of the capacity tier that the fast tier's role file records
+    capacity_path: String,
+    on_capacity: Mutex<BTreeSet<String>>,
+}
+
+impl TieredDevice {
+    /// The device of the directories `fast` and `capacity`. The database records `capacity_path`
+    /// and finds the second directory there when it is opened without one.
+    ///
+    /// # Errors
+    /// Those of listing `capacity`.
+    pub fn new(
+        fast: Arc<dyn Device>,
+        capacity: Arc<dyn Device>,
+        capacity_path: impl Into<String>,
+    ) -> Result<Self> {
+        let on_capacity = Mutex::new(names(&*capacity)?);
+        Ok(Self {
+            fast: Directory::new(fast),
+            capacity: Directory::new(capacity),
+            capacity_path: capacity_path.into(),
+            on_capacity,
+        })
+    }
+
+    /// The device of one tier. Names may be changed through it only before the database is opened,
+    /// or if they are exceptions of invariant 1.
+    pub fn device_of(&self, tier: Tier) -> &Arc<dyn Device> {
+        &self.directory(tier).device
+    }
+
+    /// The tier of the file `name`; the fast tier for a name that does not exist.
+    pub fn tier_of(&self, name: &str) -> Tier {
+        match self.on_capacity.lock().contains(name) {
+            true => Tier::Capacity,
+            false => Tier::Fast,
+        }
+    }
+
+    /// The path of the capacity tier that the database records.
+    pub fn capacity_path(&self) -> &str {
+        &self.capacity_path
+    }
+
+    /// Keeps invariant 1 when `name` is about to appear on the fast tier.
+    fn refuse_on_capacity(&self, name: &str) -> Result<()> {
+        match self.tier_of(name) {
+            Tier::Fast => Ok(()),
+            Tier::Capacity => Err(Error::internal(format!(
+                "file \"{name}\" exists on the capacity tier already"
+            ))),
+        }
+    }
+
+    fn directory(&self, tier: Tier) -> &Directory {
+        match tier {
+            Tier::Fast => &self.fast,
+            Tier::Capacity => &self.capacity,
+        }
+    }
+}
+
+/// The files of one tier, without those that each directory has of its own.
+fn names(device: &dyn Device) -> Result<BTreeSet<String>> {
+    let own = [LOCK_FILE, ROLE_FILE, ROLE_FILE_STAGED];
+    let names = device.list()?.into_iter();
+    Ok(names.filter(|name| !own.contains(&name.as_str())).collect())
+}
+
+impl Device for TieredDevice {
+    fn create(&self, name: &str) -> Result<Arc<dyn File>> {
+        self.create_on(Tier::Fast, name)
+    }
+
+    fn create_on(&self, tier: Tier, name: &str) -> Result<Arc<dyn File>> {
+        if tier == Tier::Fast {
+            self.refuse_on_capacity(name)?;
+        }
+        let file = self.directory(tier).change(|device| device.create(name))?;
+        if tier == Tier::Capacity {
+            self.on_capacity.lock().insert(name.to_owned());
+        }
+        Ok(file)
+    }
+
+    fn open(&self, name: &str) -> Result<Arc<dyn File>> {
+        self.directory(self.tier_of(name)).device.open(name)
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        let tier = self.tier_of(name);
+        self.directory(tier).change(|device| device.remove(name))?;
+        self.on_capacity.lock().remove(name);
+        Ok(())
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        let tier = self.tier_of(from);
+        if tier == Tier::Fast {
+            self.refuse_on_capacity(to)?;
+        }
+        self.directory(tier)
+            .change(|device| device.rename(from, to))?;
+        let mut on_capacity = self.on_capacity.lock();
+        if on_capacity.remove(from) {
+            on_capacity.insert(to.to_owned());
+        }
+        Ok(())
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        let mut names = self.fast.device.list()?;
+        names.extend(self.on_capacity.lock().iter().cloned());
+        names.sort_unstable();
+        names.dedup();
+        Ok(names)
+    }
+
+    fn sync_directory(&self) -> Result<()> {
+        self.capacity.sync()?;
+        self.fast.sync()
+    }
+
+    fn lock(&self) -> Result<Box<dyn Send + Sync>> {
+        let locks = (self.fast.device.lock()?, self.capacity.device.lock()?);
+        *self.on_capacity.lock() = names(&*self.capacity.device)?;
+        Ok(Box::new(locks))
+    }
+
+    fn may_fill_up(&self) -> bool {
+        self.fast.device.may_fill_up() || self.capacity.device.may_fill_up()
+    }
+
+    fn location(&self) -> String {
+        self.fast.device.location()
+    }
+
+    fn tiers(&self) -> Option<&TieredDevice> {
+        Some(self)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,276 @@
+//! A database in two directories: which files are on which tier, a capacity tier that comes later,
+//! backup, restore and going back, directories that do not belong together.
+
+mod common;
+
+use common::*;
+use std::sync::Arc;
+use strandline_base::ManualClock;
+use strandline_device::MemoryDevice;
+use strandline_engine::catalog::HistoryPolicy;
+use strandline_engine::*;
+
+/// The two directories of a database.
+struct Directories {
+    fast: Arc<MemoryDevice>,
+    capacity: Arc<MemoryDevice>,
+}
+
+impl Directories {
+    fn new() -> Self {
+        Self {
+            fast: Arc::default(),
+            capacity: Arc::default(),
+        }
+    }
+
+    /// The same files in directories of their own.
+    fn copy(&self) -> Self {
+        Self {
+            fast: Arc::new(self.fast.duplicate()),
+            capacity: Arc::new(self.capacity.duplicate()),
+        }
+    }
+
+    fn device(&self) -> Arc<dyn Device> {
+        let tiers = TieredDevice::new(self.fast.clone(), self.capacity.clone(), "/capacity");
+        Arc::new(tiers.expect("tiers"))
+    }
+
+    fn open(&self, clock: &Arc<ManualClock>) -> Arc<Db> {
+        open(self.device(), clock).expect("open")
+    }
+}
+
+/// The files whose names begin with `kind`.
+fn files(device: &MemoryDevice, kind: &str) -> Vec<String> {
+    let names = device.list().expect("list").into_iter();
+    names.filter(|name| name.starts_with(kind)).collect()
+}
+
+fn set(db: &Arc<Db>, keys: std::ops::Range<i64>, a: i64) {
+    let table = table(db);
+    run(db, |s| {
+        for k in keys {
+            let set = [(ColumnId(1), Value::BigInt(a))];
+            s.point_update(&table, 0, &[Value::BigInt(k)], &set)?;
+        }
+        Ok(())
+    })
+    .expect("update");
+}
+
+fn state_at(db: &Arc<Db>, ts: CommitTs) -> State {
+    let table = table(db);
+    let txn = db.begin(TxnOptions::default()).expect("begin");
+    let statement = txn.begin_statement().expect("statement");
+    scan_all(&statement.scan_as_of(&table, ts, request()).expect("as of"))
+}
+
+/// A database with chunks, history and pending records, and two moments of it.
+fn build(db: &Arc<Db>, wall: &ManualClock) -> (CommitTs, CommitTs) {
+    create_table(db, HistoryPolicy::Forever);
+    (0..200).for_each(|k| insert(db, &row(k, 0, "row")));
+    set(db, 0..100, 1);
+    db.checkpoint(true).expect("checkpoint");
+    let then = db.stable();
+    wall.advance(1_000);
+    set(db, 0..50, 2);
+    db.checkpoint(false).expect("checkpoint");
+    (then, db.stable())
+}
+
+#[test]
+fn chunks_and_history_are_on_the_capacity_tier_and_all_else_on_the_fast_one() {
+    let (directories, wall) = (Directories::new(), clock());
+    let Directories { fast, capacity } = &directories;
+    let db = directories.open(&wall);
+    create_table(&db, HistoryPolicy::Forever);
+    (0..200).for_each(|k| insert(&db, &row(k, 0, "row")));
+    db.checkpoint(true).expect("checkpoint");
+    assert!(!files(capacity, "chunks-").is_empty());
+    set(&db, 0..100, 1);
+    db.checkpoint(false).expect("checkpoint");
+    let pending = files(fast, "run-");
+    assert_eq!(pending.len(), 1, "what is not merged is on the fast tier");
+    assert!(files(capacity, "run-").is_empty());
+    let before = db.stable();
+    wall.advance(1_000);
+    // The merge makes the records history, which leaves the fast tier.
+    db.checkpoint(true).expect("checkpoint");
+    assert!(files(fast, "run-").is_empty());
+    assert_eq!(files(capacity, "run-").len(), 1);
+    set(&db, 0..10, 2);
+    db.checkpoint(false).expect("checkpoint");
+    assert_eq!(files(fast, "run-").len(), 1);
+    assert_eq!(files(capacity, "run-").len(), 1);
+    for kind in ["wal-", "manifest-", "superblock", "kept-"] {
+        assert!(files(capacity, kind).is_empty(), "{kind}");
+    }
+    assert!(files(fast, "chunks-").is_empty());
+    let then = state_at(&db, before);
+    assert!(then.values().filter(|(a, _)| *a == Some(1)).count() == 100);
+    let sections = db.inspect().expect("inspect").sections;
+    let listed = sections.iter().find(|section| section.title == "Files");
+    let listed = &listed.expect("a section").rows;
+    let is_on = |kind: &str, tier: &str| {
+        let mut rows = listed.iter().filter(|row| row[0].starts_with(kind));
+        rows.all(|row| row[2] == tier)
+    };
+    assert!(is_on("chunks-", "capacity") && is_on("wal-", "fast"));
+    let now = db.stable();
+    let newest = state_at(&db, now);
+    drop(db);
+    let db = directories.open(&wall);
+    assert!(db.check().expect("check").is_empty());
+    assert_eq!(state_at(&db, before), then);
+    assert_eq!(state_at(&db, now), newest);
+}
+
+#[test]
+fn orphans_on_both_tiers_are_removed_when_the_database_is_opened() {
+    let (directories, wall) = (Directories::new(), clock());
+    let db = directories.open(&wall);
+    build(&db, &wall);
+    drop(db);
+    let Directories { fast, capacity } = &directories;
+    let orphans = ["chunks-00000000000000f1", "run-00000000000000f2"];
+    for orphan in orphans {
+        fast.create(orphan).expect("create");
+    }
+    capacity.create("chunks-00000000000000f3").expect("create");
+    capacity.create("run-00000000000000f4").expect("create");
+    let db = directories.open(&wall);
+    for directory in [fast, capacity] {
+        for kind in ["chunks-00000000000000f", "run-00000000000000f"] {
+            assert!(files(directory, kind).is_empty());
+        }
+    }
+    // Numbers of files on either tier are not given again.
+    set(&db, 0..10, 9);
+    db.checkpoint(true).expect("checkpoint");
+    assert!(
+        files(capacity, "chunks-")
+            .iter()
+            .any(|name| name.as_str() > "chunks-00000000000000f4")
+    );
+}
+
+#[test]
+fn a_capacity_tier_is_added_to_a_database_that_has_none() {
+    let (directories, wall) = (Directories::new(), clock());
+    let Directories { fast, capacity } = &directories;
+    let db = open(fast.clone(), &wall).expect("open");
+    let (then, _) = build(&db, &wall);
+    let state = state_at(&db, then);
+    drop(db);
+    let db = directories.open(&wall);
+    assert!(
+        files(capacity, "chunks-").is_empty(),
+        "nothing is copied at once"
+    );
+    assert_eq!(state_at(&db, then), state);
+    // Merges move what they rewrite.
+    set(&db, 0..200, 3);
+    db.checkpoint(true).expect("checkpoint");
+    assert!(!files(capacity, "chunks-").is_empty());
+    assert_eq!(state_at(&db, then), state);
+    drop(db);
+    let refused = open(fast.clone(), &wall)
+        .err()
+        .expect("it has two directories now");
+    assert!(refused.message().contains("second directory"), "{refused}");
+    assert!(
+        refused
+            .hint()
+            .is_some_and(|hint| hint.contains("/capacity"))
+    );
+    let db = directories.open(&wall);
+    assert!(db.check().expect("check").is_empty());
+}
+
+#[test]
+fn directories_that_do_not_belong_together_are_refused_and_stay_as_they_are() {
+    let wall = clock();
+    let [one, two] = [Directories::new(), Directories::new()];
+    // Both are open at the same time, so that their ids differ although the clock stands still.
+    let opened = [&one, &two].map(|directories| directories.open(&wall));
+    for db in &opened {
+        build(db, &wall);
+    }
+    drop(opened);
+    let wrong = [
+        (&one.fast, &two.capacity, "belongs to another database"),
+        (&one.capacity, &one.fast, "is the capacity directory"),
+        (&one.fast, &one.fast, "holds a database itself"),
+        (&one.fast, &Arc::default(), "is empty"),
+    ];
+    let names = |device: &MemoryDevice| device.list().expect("list");
+    for (fast, capacity, message) in wrong {
+        let before = (names(fast), names(capacity));
+        let device = TieredDevice::new(fast.clone(), capacity.clone(), "").expect("tiers");
+        let refused = open(Arc::new(device), &wall).err().expect(message);
+        assert!(refused.message().contains(message), "{refused}");
+        assert_eq!(
+            refused.sqlstate(),
+            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE
+        );
+        assert_eq!((names(fast), names(capacity)), before, "nothing is written");
+    }
+    // Either directory is locked.
+    let db = one.open(&wall);
+    for directory in [&one.fast, &one.capacity] {
+        let refused = directory.lock().err().expect("in use");
+        assert_eq!(refused.sqlstate(), SqlState::OBJECT_IN_USE);
+    }
+    drop(db);
+    one.open(&wall);
+}
+
+#[test]
+fn backups_have_one_directory_and_are_restored_into_one_or_two() {
+    let (directories, wall) = (Directories::new(), clock());
+    let db = directories.open(&wall);
+    let (then, now) = build(&db, &wall);
+    let states = [then, now].map(|ts| state_at(&db, ts));
+    let backup: Arc<dyn Device> = Arc::new(MemoryDevice::new());
+    db.backup(&backup, &|_| true).expect("backup");
+    let whole = open(backup.clone(), &wall).expect("a backup is a database");
+    assert_eq!([then, now].map(|ts| state_at(&whole, ts)), states);
+    drop(whole);
+    let restored = Directories::new();
+    restore(&*backup, &*restored.device(), &|_| true).expect("restore");
+    assert!(files(&restored.fast, "chunks-").is_empty());
+    let again = restored.open(&wall);
+    assert!(again.check().expect("check").is_empty());
+    assert_eq!([then, now].map(|ts| state_at(&again, ts)), states);
+    again.rewind(then).expect("rewind");
+    assert_eq!(state_at(&again, again.stable()), states[0]);
+    drop(again);
+    // A closed database of two directories is restored as well, and its copies are not mixed up.
+    drop(db);
+    let other = Directories::new();
+    restore(&*directories.device(), &*other.device(), &|_| true).expect("restore");
+    assert_eq!(state_at(&other.open(&wall), then), states[0]);
+    let mixed = TieredDevice::new(directories.fast.clone(), other.capacity.clone(), "");
+    let refused = open(Arc::new(mixed.expect("tiers")), &wall)
+        .err()
+        .expect("a copy's");
+    assert!(refused.message().contains("another database"), "{refused}");
+    // The fast tier of a database alone is no backup.
+    let target = MemoryDevice::new();
+    let refused = restore(&*directories.fast, &target, &|_| true).expect_err("a half");
+    assert!(refused.message().contains("second directory"), "{refused}");
+    assert!(target.list().expect("list").is_empty());
+}
+
+#[test]
+fn a_copy_of_both_directories_is_the_same_database() {
+    let (directories, wall) = (Directories::new(), clock());
+    let db = directories.open(&wall);
+    let (then, _) = build(&db, &wall);
+    let state = state_at(&db, then);
+    db.close().expect("close");
+    let copy = directories.copy();
+    assert_eq!(state_at(&copy.open(&wall), then), state);
+}

@@ -1,0 +1,211 @@
+//! Databases in two directories: how they are opened, found again, refused and restored.
+
+use super::{rows, run};
+use std::path::{Path, PathBuf};
+use strandline::{Database, DatabaseBuilder, Error, SqlState};
+
+/// A directory with the paths of a database and its capacity directory.
+struct Home {
+    home: tempfile::TempDir,
+}
+
+impl Home {
+    fn new() -> Self {
+        let home = tempfile::tempdir().expect("a directory");
+        Self { home }
+    }
+    fn at(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
+    }
+    /// A database of 5,000 rows in `name` and `name`-capacity.
+    fn create(&self, name: &str) -> (PathBuf, PathBuf) {
+        let (path, capacity) = (self.at(name), self.at(&format!("{name}-capacity")));
+        let database = builder(&path, &capacity).build().expect("created");
+        let mut c = database.connect();
+        run(
+            &mut c,
+            &[
+                "CREATE TABLE t (a int PRIMARY KEY)",
+                "INSERT INTO t SELECT g FROM generate_series(1, 5000) g",
+                "VACUUM FULL",
+            ],
+        );
+        drop(c);
+        database.close().expect("closed");
+        (path, capacity)
+    }
+}
+
+fn builder(path: &Path, capacity: &Path) -> DatabaseBuilder {
+    Database::builder(path).capacity_dir(capacity)
+}
+
+fn names(path: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(path).into_iter().flatten();
+    let name = |entry: std::io::Result<std::fs::DirEntry>| {
+        let name = entry.expect("an entry").file_name();
+        name.to_string_lossy().into_owned()
+    };
+    let mut names: Vec<String> = entries.map(name).collect();
+    names.sort();
+    names
+}
+
+fn holds(path: &Path, kind: &str) -> bool {
+    names(path).iter().any(|name| name.starts_with(kind))
+}
+
+fn sum(database: &Database) -> String {
+    rows(&mut database.connect(), "SELECT sum(a) FROM t").join("")
+}
+
+const SUM: &str = "12502500";
+
+#[track_caller]
+fn refused(builder: DatabaseBuilder, state: SqlState, message: &str) -> Error {
+    let error = builder.build().err().expect(message);
+    assert_eq!(error.sqlstate(), state, "{error}");
+    assert!(error.message().contains(message), "{error}");
+    assert!(error.hint().is_some(), "{error}");
+    error
+}
+
+#[test]
+fn the_capacity_directory_is_named_once_and_shown() {
+    let home = Home::new();
+    let (path, capacity) = home.create("db");
+    assert!(holds(&capacity, "chunks-") && !holds(&path, "chunks-"));
+    assert!(holds(&path, "wal-") && !holds(&capacity, "wal-"));
+    let database = Database::open(&path).expect("opens");
+    assert_eq!(sum(&database), SUM);
+    let mut c = database.connect();
+    let shown = rows(&mut c, "SHOW capacity_dir");
+    assert_eq!(
+        shown,
+        [capacity.canonicalize().unwrap().display().to_string()]
+    );
+    let error = c
+        .execute("SET capacity_dir = '/elsewhere'", ())
+        .expect_err("fixed");
+    assert_eq!(error.sqlstate(), SqlState("55P02"));
+    assert!(database.check().expect("check").is_empty());
+    drop((c, database));
+    // The directory moves: it is named again, once.
+    let moved = home.at("moved");
+    std::fs::rename(&capacity, &moved).expect("moved");
+    let error = refused(
+        Database::builder(&path),
+        SqlState::UNDEFINED_FILE,
+        "does not exist",
+    );
+    assert!(error.message().contains("db-capacity"), "{error}");
+    assert!(!capacity.exists(), "nothing is created in its place");
+    assert_eq!(sum(&builder(&path, &moved).build().expect("opens")), SUM);
+    assert_eq!(sum(&Database::open(&path).expect("opens")), SUM);
+}
+
+#[test]
+fn directories_that_do_not_belong_together_are_refused_and_left_alone() {
+    let home = Home::new();
+    let (path, capacity) = home.create("db");
+    let (other, other_capacity) = home.create("other");
+    let photos = home.at("photos");
+    std::fs::create_dir(&photos).expect("created");
+    std::fs::write(photos.join("holiday.jpg"), "sun").expect("written");
+    let (empty, new) = (home.at("empty"), home.at("new"));
+    std::fs::create_dir(&empty).expect("created");
+    let state = SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE;
+    let wrong = [
+        (&path, &other_capacity, "belongs to another database"),
+        (&other, &capacity, "belongs to another database"),
+        (&capacity, &path, "is the capacity directory"),
+        (&path, &other, "holds a database itself"),
+        (&path, &photos, "holds other files (\"holiday.jpg\")"),
+        (&new, &photos, "holds other files (\"holiday.jpg\")"),
+        (&new, &capacity, "belongs to another database"),
+        (&path, &empty, "is empty"),
+    ];
+    for (path, capacity, message) in wrong {
+        let before = (names(path), names(capacity));
+        refused(builder(path, capacity), state, message);
+        assert_eq!((names(path), names(capacity)), before, "{message}");
+    }
+    refused(
+        Database::builder(&capacity),
+        state,
+        "is the capacity directory",
+    );
+    let overlapping = SqlState::INVALID_PARAMETER_VALUE;
+    for inner in [path.clone(), path.join("inside"), home.at("x/../db/chunks")] {
+        refused(builder(&path, &inner), overlapping, "overlap");
+        refused(builder(&inner, &path), overlapping, "overlap");
+    }
+    assert!(!path.join("inside").exists());
+    let device = std::sync::Arc::new(strandline_device::MemoryDevice::new());
+    let in_memory = Database::on_device(device).capacity_dir(&empty);
+    refused(in_memory, overlapping, "needs a database in a directory");
+    let nowhere = home.at("nowhere");
+    let must_exist = builder(&nowhere, &new).must_exist().build();
+    assert!(must_exist.is_err() && !nowhere.exists());
+    assert_eq!(sum(&Database::open(&path).expect("opens")), SUM);
+}
+
+#[test]
+fn a_backup_is_restored_into_two_directories() {
+    let home = Home::new();
+    let (path, _) = home.create("db");
+    let copy = home.at("copy");
+    let database = Database::open(&path).expect("opens");
+    database.backup(&copy, &|_| true).expect("backup");
+    database.close().expect("closed");
+    assert!(holds(&copy, "chunks-") && !holds(&copy, "tier"));
+    // From a backup, and from a closed database of two directories.
+    for (source, name) in [(&copy, "one"), (&path, "two")] {
+        let (target, capacity) = (home.at(name), home.at(&format!("{name}-capacity")));
+        strandline::restore(source, &target, Some(&capacity), None, &|_| true).expect("restore");
+        assert!(holds(&capacity, "chunks-") && !holds(&target, "chunks-"));
+        let restored = Database::open(&target).expect("its own capacity directory is recorded");
+        assert_eq!(sum(&restored), SUM);
+        assert!(restored.check().expect("check").is_empty());
+        let again = home.at("again");
+        let exists = strandline::restore(source, &again, Some(&capacity), None, &|_| true);
+        let error = exists.expect_err("nothing is overwritten");
+        assert_eq!(error.sqlstate(), SqlState::DUPLICATE_FILE);
+        assert!(!again.exists() && !home.at("again.tmp").exists());
+    }
+    let overlap = strandline::restore(&copy, &copy.join("x"), Some(&copy), None, &|_| true);
+    assert_eq!(
+        overlap.expect_err("overlap").sqlstate(),
+        SqlState::INVALID_PARAMETER_VALUE
+    );
+    // The copies' capacity directories are not each other's.
+    refused(
+        builder(&home.at("one"), &home.at("two-capacity")),
+        SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "belongs to another database",
+    );
+    let single = home.at("single");
+    strandline::restore(&path, &single, None, None, &|_| true).expect("restore");
+    assert!(holds(&single, "chunks-") && !holds(&single, "tier"));
+    assert_eq!(sum(&Database::open(&single).expect("opens")), SUM);
+}
+
+#[test]
+fn damage_is_named_with_the_directory_of_its_file() {
+    let home = Home::new();
+    let (path, capacity) = home.create("db");
+    for name in names(&capacity) {
+        if name.starts_with("chunks-") {
+            let file = capacity.join(name);
+            let mut bytes = std::fs::read(&file).expect("read");
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+            std::fs::write(&file, bytes).expect("written");
+        }
+    }
+    let found = match Database::open(&path) {
+        Ok(database) => database.check().expect("check").join("\n"),
+        Err(error) => error.to_string(),
+    };
+    assert!(found.contains("db-capacity/chunks-"), "{found}");
+}
