@@ -7,9 +7,10 @@
 
 use crate::Result;
 use crate::row::{Rows, TOUCHED};
-use crate::script::{Load, Runner};
+use crate::script::{Datum, Load, Runner};
 use crate::workload::{Keys, Run, Store, Worker};
 use rusqlite::fallible_iterator::FallibleIterator;
+use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, params, params_from_iter};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
@@ -67,6 +68,43 @@ pub fn numbers(path: &str, sql: &str) -> Result<Vec<i64>> {
     Ok(numbers)
 }
 
+/// The rows of one statement, each value as text.
+pub fn rows(path: &str, sql: &str, values: &[Datum]) -> Result<Vec<Vec<Option<String>>>> {
+    let connection = open(path, false, true)?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    let mut statement = connection.prepare(sql)?;
+    let columns = statement.column_count();
+    let (mut found, mut rows) = (Vec::new(), statement.query(bound(values)?)?);
+    while let Some(row) = rows.next()? {
+        let cell = |column| -> Result<Option<String>> {
+            Ok(match row.get::<_, Value>(column)? {
+                Value::Null => None,
+                Value::Integer(number) => Some(number.to_string()),
+                Value::Real(number) => Some(number.to_string()),
+                Value::Text(text) => Some(text),
+                Value::Blob(_) => return Err("a blob".into()),
+            })
+        };
+        found.push((0..columns).map(cell).collect::<Result<_>>()?);
+    }
+    Ok(found)
+}
+
+/// Values of parameters as SQLite has them: a decimal number is a double, a moment a text.
+fn bound(values: &[Datum]) -> Result<impl rusqlite::Params> {
+    let value = |datum: &Datum| -> Result<Value> {
+        Ok(match datum {
+            Datum::Int(number) => Value::Integer(*number),
+            Datum::Text(text) => Value::Text(text.clone()),
+            Datum::Cents(cents) => Value::Real(*cents as f64 / 100.0),
+            Datum::Moment(seconds) => Value::Text(Datum::moment(*seconds)),
+            Datum::Ints(_) => return Err("SQLite has no arrays".into()),
+        })
+    };
+    let values: Result<Vec<Value>> = values.iter().map(value).collect();
+    Ok(params_from_iter(values?))
+}
+
 /// Runs of a script per second.
 pub fn rate(path: &str, durable: bool, load: &Load) -> Result<f64> {
     let writer = Mutex::new(());
@@ -107,10 +145,10 @@ impl Runner for ScriptRunner<'_> {
         Ok(())
     }
 
-    fn execute(&mut self, step: usize, values: &[i64]) -> Result<usize> {
+    fn execute(&mut self, step: usize, values: &[Datum]) -> Result<usize> {
         let mut statement = self.connection.prepare_cached(&self.steps[step])?;
         let columns = statement.column_count();
-        let (mut rows, mut count) = (statement.query(params_from_iter(values))?, 0);
+        let (mut rows, mut count) = (statement.query(bound(values)?)?, 0);
         while let Some(row) = rows.next()? {
             for column in 0..columns {
                 std::hint::black_box(row.get_ref(column)?);
@@ -224,7 +262,7 @@ mod tests {
                     sql: sql.to_string(),
                     values,
                     times: 2,
-                    rows: 0,
+                    rows: Some(0),
                 }],
                 is_transaction: true,
             },
@@ -232,6 +270,7 @@ mod tests {
             seconds: 0.05,
             seed: 1,
             first: 10,
+            most: None,
         }
     }
 
