@@ -99,7 +99,7 @@ impl Figures {
 
 /// All statements. Those that only read come first: they see the tables as they were filled.
 fn statements(sizes: Sizes) -> Vec<Statement> {
-    let parts = [
+    let parts: [fn(Sizes) -> Vec<Statement>; 10] = [
         reads::of_one_table,
         reads::of_several_tables,
         reads::of_orms,

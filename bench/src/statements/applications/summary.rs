@@ -87,7 +87,10 @@ impl Ratios {
 
 /// Fails if something was not measured.
 pub fn complete<'r>(all: impl Iterator<Item = &'r Ratios>) -> Result<()> {
-    let missing: Vec<&str> = all.flat_map(|ratios| &ratios.missing).map(String::as_str).collect();
+    let missing = all.flat_map(|ratios| &ratios.missing);
+    let mut missing: Vec<&str> = missing.map(String::as_str).collect();
+    missing.sort_unstable();
+    missing.dedup();
     if missing.is_empty() {
         return Ok(());
     }
