@@ -53,7 +53,11 @@ impl Peer {
     /// psycopg in Python, from the environment of `server/tests/clients/install.sh` if it is there.
     pub fn psycopg() -> Result<Self> {
         let clients = std::env::var_os("STRANDLINE_CLIENTS").map(PathBuf::from);
-        let home = || std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+        let home = || {
+            std::env::var_os("HOME")
+                .map(PathBuf::from)
+                .unwrap_or_default()
+        };
         let clients = clients.unwrap_or_else(|| home().join(".cache/strandline/clients"));
         let installed = clients.join("venv/bin/python");
         let python = if installed.exists() {

@@ -67,7 +67,11 @@ impl Datum {
     pub fn moment(seconds: i64) -> String {
         let (day, second) = (seconds / 86_400, seconds % 86_400);
         let (hour, minute) = (second / 3_600, second / 60 % 60);
-        format!("2026-01-{:02} {hour:02}:{minute:02}:{:02}", day + 1, second % 60)
+        format!(
+            "2026-01-{:02} {hour:02}:{minute:02}:{:02}",
+            day + 1,
+            second % 60
+        )
     }
 }
 
@@ -191,8 +195,7 @@ impl Load {
             let mut work = |runner: &mut R, seconds: f64, end: i64| -> Result<u64> {
                 let deadline = Instant::now() + Duration::from_secs_f64(seconds);
                 let mut done = 0;
-                while done == 0
-                    || (Instant::now() < deadline && next.load(Ordering::Relaxed) < end)
+                while done == 0 || (Instant::now() < deadline && next.load(Ordering::Relaxed) < end)
                 {
                     let run = next.fetch_add(1, Ordering::Relaxed);
                     self.script.run(runner, &mut rng, run)?;
@@ -306,7 +309,10 @@ mod tests {
                 panic!("{values:?}");
             };
             assert!((3..5).contains(first) && *after == first + 10, "{values:?}");
-            assert!(ints.iter().zip(0..).all(|(int, part)| int / 10 == part), "{values:?}");
+            assert!(
+                ints.iter().zip(0..).all(|(int, part)| int / 10 == part),
+                "{values:?}"
+            );
             let expected = [
                 Datum::Int(run * 5 + 2),
                 Datum::Text("k 7%".into()),

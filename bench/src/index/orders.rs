@@ -4,12 +4,12 @@
 //! Every point starts with empty tables. Afterwards each order has its lines, and no row lacks its
 //! parent.
 
-use crate::in_process::{self, Sqlite};
-use crate::script::{Draw, Load, Script, Step};
 use super::{Bench, Case, of_sides};
 use crate::Result;
+use crate::in_process::{self, Sqlite};
 use crate::report::{Goal, Report};
 use crate::rounds::{Spread, interleave};
+use crate::script::{Draw, Load, Script, Step};
 use serde_json::json;
 use std::cell::RefCell;
 use std::path::Path;

@@ -1,9 +1,9 @@
 //! Short reads by the shared table's indexes, one client over a socket, prepared.
 
-use crate::script::{Draw, Load, Script, Step};
 use super::{Bench, Case, SAME, both};
 use crate::Result;
 use crate::report::{Goal, Report};
+use crate::script::{Draw, Load, Script, Step};
 use serde_json::json;
 
 /// Name, statement, and the rows it gives; the parameter is a random value of the column.

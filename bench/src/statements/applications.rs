@@ -241,20 +241,16 @@ struct Measured<'a> {
 
 impl Measured<'_> {
     /// Adds the figure. A failure is named and counts as missing.
-    fn add(
-        &self,
-        report: &mut Report,
-        case: &str,
-        first: i64,
-        ratios: &mut Ratios,
-    ) -> Result<()> {
+    fn add(&self, report: &mut Report, case: &str, first: i64, ratios: &mut Ratios) -> Result<()> {
         match self.rounds(first) {
             Ok(times) => {
                 ratios.add(case, &times[0], &times[1]);
                 let servers = self.servers.borrow();
                 let by = servers.psycopg();
                 let peer = match self.way {
-                    Way::PsycopgPrepared | Way::PsycopgSimple => format!("{}, {by}", servers.peer()),
+                    Way::PsycopgPrepared | Way::PsycopgSimple => {
+                        format!("{}, {by}", servers.peer())
+                    }
                     Way::PgbenchPrepared | Way::PgbenchSimple => servers.peer().to_string(),
                 };
                 self.figures.add(report, case, &peer, GOALS, &times)

@@ -53,7 +53,10 @@ fn write(connection: &mut Connection, tables: &[schema::Table], seed: u64, is_do
         for _ in 0..=rng.below(3) {
             let change = changes::change(Draft::new(&mut rng, tables, None));
             let values = change.draw(&mut rng);
-            if connection.execute(&change.sql, values.scalars.as_slice()).is_err() {
+            if connection
+                .execute(&change.sql, values.scalars.as_slice())
+                .is_err()
+            {
                 end = "ROLLBACK";
                 break;
             }
@@ -82,7 +85,10 @@ fn read(connection: &mut Connection, tables: &[schema::Table], seed: u64, reads:
             });
             let [on, off, again] = &mut seen;
             let context = || {
-                format!("APPLICATIONS_SEEDS={seed}, read {read}: {} {:?}", query.sql, values.scalars)
+                format!(
+                    "APPLICATIONS_SEEDS={seed}, read {read}: {} {:?}",
+                    query.sql, values.scalars
+                )
             };
             assert_eq!(on, off, "{}", context());
             assert_eq!(again, off, "again, {}", context());

@@ -118,7 +118,10 @@ fn compare(
 ) -> Result<()> {
     refill(database, sqlite, statement, (0, COMPARED))?;
     let mut connection = database.connect();
-    let text = statement.sqlite.as_ref().ok_or("SQLite has no such statement")?;
+    let text = statement
+        .sqlite
+        .as_ref()
+        .ok_or("SQLite has no such statement")?;
     for values in values(statement, figures.seed, 0, COMPARED) {
         let mut ours = plain(rows(&mut connection, &statement.step.sql, &values)?);
         let mut theirs = plain(sqlite.rows(text, &values)?);
@@ -141,8 +144,8 @@ fn compare(
 fn plain(mut rows: Rows) -> Rows {
     for cell in rows.iter_mut().flatten().flatten() {
         match cell.as_str() {
-            "t" | "true" => *cell = "1".to_string(),
-            "f" | "false" => *cell = "0".to_string(),
+            "t" | "true" => *cell = "1.000000".to_string(),
+            "f" | "false" => *cell = "0.000000".to_string(),
             _ => {
                 if let Ok(number) = cell.parse::<f64>() {
                     *cell = format!("{number:.6}");
@@ -174,9 +177,17 @@ fn measure(
         first: (round as i64 + 1) * ROUND_RUNS,
         most: Some(ROUND_RUNS),
     };
-    let text = statement.sqlite.as_ref().ok_or("SQLite has no such statement")?;
+    let text = statement
+        .sqlite
+        .as_ref()
+        .ok_or("SQLite has no such statement")?;
     for round in 0..figures.rounds as i64 {
-        refill(database, sqlite, statement, ((round + 1) * ROUND_RUNS, ROUND_RUNS))?;
+        refill(
+            database,
+            sqlite,
+            statement,
+            ((round + 1) * ROUND_RUNS, ROUND_RUNS),
+        )?;
     }
     let sides: Vec<Side<'_>> = vec![
         Box::new(|round| {

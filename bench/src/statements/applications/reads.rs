@@ -2,15 +2,22 @@
 
 use super::case::{Statement, statement};
 use super::tables::Sizes;
-use crate::script::Draw::{After, Between, Ints, Text};
 use crate::script::Draw;
+use crate::script::Draw::{After, Between, Ints, Text};
 
 /// Queries of one table.
 pub fn of_one_table(sizes: Sizes) -> Vec<Statement> {
     let customer = || Between(0, sizes.customers);
     let order = || Between(0, sizes.orders() - 200);
     let item = || Between(0, sizes.items());
-    let email = || Text("user@host".into(), 1_000_000, 1_000_000 + sizes.customers, String::new());
+    let email = || {
+        Text(
+            "user@host".into(),
+            1_000_000,
+            1_000_000 + sizes.customers,
+            String::new(),
+        )
+    };
     let part = |no: i64| Between(no * sizes.customers / 5, (no + 1) * sizes.customers / 5);
     vec![
         statement(
@@ -133,7 +140,12 @@ pub fn of_one_table(sizes: Sizes) -> Vec<Statement> {
 
 /// The first digits of ten items' numbers, as a pattern.
 fn sku_prefix(sizes: Sizes) -> Draw {
-    Text("SKU-".into(), 100_000, 100_000 + sizes.items() / 10, "%".into())
+    Text(
+        "SKU-".into(),
+        100_000,
+        100_000 + sizes.items() / 10,
+        "%".into(),
+    )
 }
 
 /// Joins, subqueries and set operations.
@@ -251,7 +263,14 @@ fn subqueries(sizes: Sizes) -> Vec<Statement> {
 pub fn of_orms(sizes: Sizes) -> Vec<Statement> {
     let customer = || Between(0, sizes.customers);
     let order = || Between(0, sizes.orders());
-    let email = || Text("user@host".into(), 1_000_000, 1_000_000 + sizes.customers, String::new());
+    let email = || {
+        Text(
+            "user@host".into(),
+            1_000_000,
+            1_000_000 + sizes.customers,
+            String::new(),
+        )
+    };
     vec![
         statement(
             "Django: get()",

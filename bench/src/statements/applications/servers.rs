@@ -169,7 +169,14 @@ impl Servers {
         (first, runs): (i64, i64),
     ) -> Result<f64> {
         let mut command = self.pgbench(server, script, way.mode())?;
-        command.args(["-c", "1", "-t", &runs.to_string(), "-D", &format!("run={}", first - 1)]);
+        command.args([
+            "-c",
+            "1",
+            "-t",
+            &runs.to_string(),
+            "-D",
+            &format!("run={}", first - 1),
+        ]);
         let said = done(&mut command)?;
         Ok(1e6 / tps(&said)?)
     }
@@ -183,7 +190,14 @@ impl Servers {
         runs: i64,
     ) -> Result<f64> {
         let mut command = self.pgbench(server, script, "prepared")?;
-        command.args(["-c", &clients.to_string(), "-j", "2", "-t", &runs.to_string()]);
+        command.args([
+            "-c",
+            &clients.to_string(),
+            "-j",
+            "2",
+            "-t",
+            &runs.to_string(),
+        ]);
         let said = done(&mut command)?;
         if said.contains(&format!("actually processed: {}/", clients * runs)) {
             return tps(&said);
@@ -293,7 +307,14 @@ mod tests {
         let of = |draws| statement("s", "SELECT $1, $2, $10, $11::int, $12", draws, 1);
         let script = pgbench_script(&of(draws())).unwrap();
         let lines: Vec<&str> = script.lines().collect();
-        assert_eq!(lines[..3], [r"\set run :run + 1", r"\set p1 :run * 2 + 7", r"\set p3 random(0, 4)"]);
+        assert_eq!(
+            lines[..3],
+            [
+                r"\set run :run + 1",
+                r"\set p1 :run * 2 + 7",
+                r"\set p3 random(0, 4)"
+            ]
+        );
         let end = [
             r"\set p11 random(3, 8)",
             r"\set p12 random(1, 4) / 100.0",

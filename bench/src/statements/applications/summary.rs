@@ -56,7 +56,10 @@ impl Ratios {
             .collect();
         let worst = medians.iter().max_by(|a, b| a.1.total_cmp(&b.1));
         let (worst, ratio) = *worst.ok_or("no statement was measured")?;
-        let above = medians.iter().filter(|(_, ratio)| *ratio > goals.each).count();
+        let above = medians
+            .iter()
+            .filter(|(_, ratio)| *ratio > goals.each)
+            .count();
         let count = self.statements.len();
         report.add(Figure {
             case: format!("geometric mean of {count} statements, {way}"),

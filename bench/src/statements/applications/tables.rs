@@ -153,9 +153,7 @@ fn tpcc(sizes: Sizes) -> Vec<Table> {
     let (customers, items) = (sizes.district_customers, sizes.items());
     let all = 10 * WAREHOUSES * customers;
     // Warehouse and district of a row, so many of which each district has.
-    let place = |rows: i64| {
-        format!("n / {rows} % 10 + 1, n / {} + 1", 10 * rows)
-    };
+    let place = |rows: i64| format!("n / {rows} % 10 + 1, n / {} + 1", 10 * rows);
     vec![
         table(
             "warehouse",
@@ -172,7 +170,9 @@ fn tpcc(sizes: Sizes) -> Vec<Table> {
              d_city text NOT NULL, d_tax numeric(4,4) NOT NULL, d_ytd numeric(12,2) NOT NULL, \
              d_next_o_id integer NOT NULL, PRIMARY KEY (d_w_id, d_id)",
             10 * WAREHOUSES,
-            format!("n % 10 + 1, n / 10 + 1, 'd' || n, 'street', 'city', 0.05, 30000, {customers} + 1"),
+            format!(
+                "n % 10 + 1, n / 10 + 1, 'd' || n, 'street', 'city', 0.05, 30000, {customers} + 1"
+            ),
             &[],
         ),
         table(
@@ -248,7 +248,10 @@ fn tpcc(sizes: Sizes) -> Vec<Table> {
             "h_c_id integer, h_c_d_id integer, h_c_w_id integer, h_d_id integer, h_w_id integer, \
              h_date timestamp, h_amount numeric(6,2), h_data text",
             all,
-            format!("n % {customers} + 1, {0}, {0}, {{moment}}, 10, 'h'", place(customers)),
+            format!(
+                "n % {customers} + 1, {0}, {0}, {{moment}}, 10, 'h'",
+                place(customers)
+            ),
             &[],
         ),
     ]
@@ -281,7 +284,10 @@ pub fn script(dialect: Dialect, sizes: Sizes) -> Vec<String> {
     };
     for table in shop(sizes).into_iter().chain(tpcc(sizes)) {
         let name = table.name;
-        let columns = table.columns.replace("{key}", key).replace("{identity}", identity);
+        let columns = table
+            .columns
+            .replace("{key}", key)
+            .replace("{identity}", identity);
         let constraints = REFERENCES.iter().filter(|(of, ..)| *of == name);
         let constraints: String = match dialect {
             Dialect::Server => String::new(),

@@ -75,7 +75,13 @@ pub fn new_order(sizes: Sizes) -> Vec<Statement> {
             "TPC-C New-Order: UPDATE stock",
             "UPDATE stock SET s_quantity = $1, s_ytd = s_ytd + $2, s_order_cnt = s_order_cnt + 1, \
              s_remote_cnt = s_remote_cnt + $3 WHERE s_i_id = $4 AND s_w_id = $5",
-            vec![Between(10, 100), Between(1, 11), Between(0, 2), item(), warehouse()],
+            vec![
+                Between(10, 100),
+                Between(1, 11),
+                Between(0, 2),
+                item(),
+                warehouse(),
+            ],
             0,
         ),
         statement(
@@ -101,7 +107,14 @@ pub fn new_order(sizes: Sizes) -> Vec<Statement> {
 /// Payment.
 pub fn payment(sizes: Sizes) -> Vec<Statement> {
     let customer = || Between(1, sizes.district_customers + 1);
-    let last = || Text("name ".into(), 0, sizes.district_customers / 10, String::new());
+    let last = || {
+        Text(
+            "name ".into(),
+            0,
+            sizes.district_customers / 10,
+            String::new(),
+        )
+    };
     vec![
         statement(
             "TPC-C Payment: UPDATE warehouse",

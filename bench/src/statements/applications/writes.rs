@@ -121,7 +121,13 @@ pub fn changes(sizes: Sizes) -> Vec<Statement> {
 /// The values of one new event, the first of which is its number.
 fn event(number: Draw) -> [Draw; 5] {
     let payload = Text("payload ".into(), 0, 1_000, String::new());
-    [number, Between(0, 1_000), Word("click".into()), payload, Moment(0, 1_000_000)]
+    [
+        number,
+        Between(0, 1_000),
+        Word("click".into()),
+        payload,
+        Moment(0, 1_000_000),
+    ]
 }
 
 /// INSERT of so many events.

@@ -122,8 +122,7 @@ fn upsert(draft: &mut Draft<'_>) -> String {
                 1 if kind.is_text() => format!("{name}.{c} || excluded.{c}"),
                 _ => format!("coalesce({name}.{c}, excluded.{c})"),
             };
-            let filter =
-                draft.maybe(|draft| format!(" WHERE {}", draft.condition(table, name)));
+            let filter = draft.maybe(|draft| format!(" WHERE {}", draft.condition(table, name)));
             format!(" ON CONFLICT ({key}) DO UPDATE SET {c} = {value}{filter}")
         }
     };
@@ -139,7 +138,10 @@ fn set_value<'a>(draft: &mut Draft<'a>, table: &'a Table, column: &Column) -> St
         2 | 3 if kind.is_integer() => format!("{c} + {}", draft.value(kind)),
         4 if kind.is_integer() => {
             let condition = draft.condition(table, table.name);
-            format!("CASE WHEN {condition} THEN {c} - 1 ELSE {} END", draft.value(kind))
+            format!(
+                "CASE WHEN {condition} THEN {c} - 1 ELSE {} END",
+                draft.value(kind)
+            )
         }
         5 if kind == Kind::Int => "(SELECT max(q.a) FROM line AS q WHERE q.n = 3)".to_string(),
         2 if kind.is_text() => format!("upper({c})"),
@@ -162,7 +164,10 @@ fn assignments<'a>(draft: &mut Draft<'a>, table: &'a Table) -> String {
             set.push((column.name, set_value(draft, table, column)));
         }
     }
-    let set: Vec<String> = set.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+    let set: Vec<String> = set
+        .iter()
+        .map(|(name, value)| format!("{name} = {value}"))
+        .collect();
     set.join(", ")
 }
 
@@ -181,7 +186,11 @@ fn update_from(draft: &mut Draft<'_>) -> String {
         true => draft.by_key(parent, "x"),
         false => draft.by_key(line, "line"),
     };
-    let set = draft.pick(&["a = x.a", "a = coalesce(x.a, 0) + 1, s = x.s", "s = lower(x.s)"]);
+    let set = draft.pick(&[
+        "a = x.a",
+        "a = coalesce(x.a, 0) + 1, s = x.s",
+        "s = lower(x.s)",
+    ]);
     let returning = returning(draft, line);
     format!("UPDATE line SET {set} FROM parent AS x WHERE x.k = line.k AND {filter}{returning}")
 }
@@ -189,7 +198,11 @@ fn update_from(draft: &mut Draft<'_>) -> String {
 /// A queue: the first rows that nobody has.
 fn take_first(draft: &mut Draft<'_>) -> String {
     let table = draft.any_table();
-    let key: Vec<String> = table.key().iter().map(|c| format!("x.{} = q.{0}", c.name)).collect();
+    let key: Vec<String> = table
+        .key()
+        .iter()
+        .map(|c| format!("x.{} = q.{0}", c.name))
+        .collect();
     let (name, key) = (table.name, key.join(" AND "));
     let filter = draft.condition(table, "q");
     let order = draft.order(&[(table, "q")]);
@@ -221,7 +234,9 @@ fn delete_using(draft: &mut Draft<'_>) -> String {
     let filter = draft.by_key(parent, "x");
     let more = draft.condition(line, "line");
     let returning = draft.pick(&["", " RETURNING line.k, line.n, x.a"]);
-    format!("DELETE FROM line USING parent AS x WHERE x.k = line.k AND {filter} AND {more}{returning}")
+    format!(
+        "DELETE FROM line USING parent AS x WHERE x.k = line.k AND {filter} AND {more}{returning}"
+    )
 }
 
 fn with_change(draft: &mut Draft<'_>) -> String {

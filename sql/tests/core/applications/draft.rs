@@ -195,13 +195,16 @@ impl<'a> Draft<'a> {
 
     /// A SELECT list over these tables.
     pub fn list(&mut self, tables: &[(&'a Table, &str)]) -> String {
-        if self.rng.one_in(6) {
+        if self.rng.one_in(5) {
             return "*".to_string();
         }
         let count = 1 + self.rng.below(4);
         let columns = (0..count).map(|no| {
             let (table, alias) = tables[self.rng.below(tables.len() as u64) as usize];
-            let expression = self.expression(table, alias);
+            let expression = match self.rng.one_in(2) {
+                true => format!("{alias}.{}", self.column(table).name),
+                false => self.expression(table, alias),
+            };
             match self.rng.below(3) {
                 0 => format!("{expression} AS e{no}"),
                 _ => expression,
@@ -272,7 +275,7 @@ impl<'a> Draft<'a> {
             false => equal(draft, first) + " AND ",
         };
         let (c, kind) = (format!("{alias}.{}", last.name), last.kind);
-        match self.rng.below(9) {
+        match self.rng.below(10) {
             0 if !first.is_empty() => equal(self, first),
             1 => {
                 let before = before(self);
@@ -281,11 +284,19 @@ impl<'a> Draft<'a> {
             }
             2 => {
                 let before = before(self);
-                format!("{before}{c} = ANY(ARRAY[{}, {}])", self.value(kind), self.value(kind))
+                format!(
+                    "{before}{c} = ANY(ARRAY[{}, {}])",
+                    self.value(kind),
+                    self.value(kind)
+                )
             }
             3 => {
                 let before = before(self);
-                format!("{before}{c} BETWEEN {} AND {}", self.value(kind), self.value(kind))
+                format!(
+                    "{before}{c} BETWEEN {} AND {}",
+                    self.value(kind),
+                    self.value(kind)
+                )
             }
             4 => format!("({} OR {})", equal(self, &key), equal(self, &key)),
             _ => equal(self, &key),
@@ -294,7 +305,7 @@ impl<'a> Draft<'a> {
 
     /// A condition that few rows, or some, fulfil.
     pub fn filter(&mut self, table: &'a Table, alias: &str) -> String {
-        match self.rng.below(5) {
+        match self.rng.below(7) {
             0 => self.condition(table, alias),
             1 => {
                 let first = self.condition(table, alias);

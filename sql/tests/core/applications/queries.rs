@@ -5,7 +5,9 @@ use super::schema::{Kind, Table};
 
 type Shape = fn(&mut Draft<'_>) -> (String, bool);
 
-const SHAPES: [Shape; 19] = [
+const SHAPES: [Shape; 21] = [
+    one_table,
+    one_table,
     one_table,
     one_table,
     in_order,
@@ -63,7 +65,10 @@ fn one_table(draft: &mut Draft<'_>) -> (String, bool) {
     let list = draft.list(&[(table, "x")]);
     let (item, filter) = (draft.item(table, "x"), draft.filter(table, "x"));
     let (order, is_ordered) = maybe_order(draft, &[(table, "x")]);
-    (format!("SELECT {list} FROM {item} WHERE {filter}{order}"), is_ordered)
+    (
+        format!("SELECT {list} FROM {item} WHERE {filter}{order}"),
+        is_ordered,
+    )
 }
 
 /// A walk in an order, of which only the first rows are taken.
@@ -108,7 +113,10 @@ fn aggregate(draft: &mut Draft<'_>) -> (String, bool) {
     let table = draft.any_table();
     let aggregates = aggregates(draft, table, "x");
     let (item, filter) = (draft.item(table, "x"), draft.filter(table, "x"));
-    (format!("SELECT {aggregates} FROM {item} WHERE {filter}"), true)
+    (
+        format!("SELECT {aggregates} FROM {item} WHERE {filter}"),
+        true,
+    )
 }
 
 fn grouped(draft: &mut Draft<'_>) -> (String, bool) {
@@ -138,7 +146,10 @@ fn distinct(draft: &mut Draft<'_>) -> (String, bool) {
     let table = draft.any_table();
     let list = draft.list(&[(table, "x")]);
     let (item, filter) = (draft.item(table, "x"), draft.filter(table, "x"));
-    (format!("SELECT DISTINCT {list} FROM {item} WHERE {filter}"), false)
+    (
+        format!("SELECT DISTINCT {list} FROM {item} WHERE {filter}"),
+        false,
+    )
 }
 
 fn set_operation(draft: &mut Draft<'_>) -> (String, bool) {
@@ -181,12 +192,13 @@ fn join_of_three(draft: &mut Draft<'_>) -> (String, bool) {
     let (parent, line, event) = (draft.parent(), draft.line(), draft.event());
     let tables = [(parent, "x"), (line, "y"), (event, "z")];
     let list = draft.list(&tables);
-    let items = tables.map(|(table, alias)| draft.item(table, alias)).join(", ");
+    let items = tables
+        .map(|(table, alias)| draft.item(table, alias))
+        .join(", ");
     let filter = draft.by_key(parent, "x");
     let more = draft.maybe(|draft| format!(" AND {}", draft.condition(line, "y")));
-    let sql = format!(
-        "SELECT {list} FROM {items} WHERE y.k = x.k AND z.r = x.k AND {filter}{more}"
-    );
+    let sql =
+        format!("SELECT {list} FROM {items} WHERE y.k = x.k AND z.r = x.k AND {filter}{more}");
     (sql, false)
 }
 
@@ -197,7 +209,10 @@ fn self_join(draft: &mut Draft<'_>) -> (String, bool) {
     let kind = draft.pick(&["JOIN", "LEFT JOIN"]);
     let filter = draft.by_key(parent, "x");
     let on = draft.pick(&["y.k = x.up", "y.up = x.k"]);
-    (format!("SELECT {list} FROM {x} {kind} {y} ON {on} WHERE {filter}"), false)
+    (
+        format!("SELECT {list} FROM {x} {kind} {y} ON {on} WHERE {filter}"),
+        false,
+    )
 }
 
 fn exists(draft: &mut Draft<'_>) -> (String, bool) {
@@ -208,7 +223,10 @@ fn exists(draft: &mut Draft<'_>) -> (String, bool) {
     let not = draft.pick(&["", "NOT "]);
     if draft.one_in(4) {
         let filter = draft.filter(inner, "y");
-        return (format!("SELECT {not}EXISTS (SELECT 1 FROM {y} WHERE {filter})"), true);
+        return (
+            format!("SELECT {not}EXISTS (SELECT 1 FROM {y} WHERE {filter})"),
+            true,
+        );
     }
     let list = draft.list(&[(parent, "x")]);
     let filter = draft.filter(parent, "x");
@@ -238,9 +256,16 @@ fn scalar_subquery(draft: &mut Draft<'_>) -> (String, bool) {
     let (x, y) = (draft.item(parent, "x"), draft.item(line, "y"));
     let filter = draft.by_key(parent, "x");
     let aggregate = aggregates(draft, line, "y");
-    let aggregate = aggregate.split(", ").next().unwrap_or("count(*)").to_string();
+    let aggregate = aggregate
+        .split(", ")
+        .next()
+        .unwrap_or("count(*)")
+        .to_string();
     let subquery = match draft.rng.below(4) {
-        0 => format!("SELECT {aggregate} FROM {y} WHERE {}", draft.by_key(line, "y")),
+        0 => format!(
+            "SELECT {aggregate} FROM {y} WHERE {}",
+            draft.by_key(line, "y")
+        ),
         1 => format!("SELECT y.a FROM {y} WHERE y.k = x.k ORDER BY y.n DESC LIMIT 1"),
         // More than one row is an error.
         2 if draft.one_in(3) => format!("SELECT y.a FROM {y} WHERE y.k = x.k"),
@@ -283,7 +308,10 @@ fn of_an_orm(draft: &mut Draft<'_>) -> (String, bool) {
     let item = draft.item(table, &alias);
     let filter = draft.by_key(table, &alias);
     if draft.one_in(3) {
-        return (format!("SELECT 1 AS one FROM {item} WHERE {filter} LIMIT 1"), true);
+        return (
+            format!("SELECT 1 AS one FROM {item} WHERE {filter} LIMIT 1"),
+            true,
+        );
     }
     let columns = table.columns.iter().map(|column| {
         let name = column.name;
@@ -291,17 +319,22 @@ fn of_an_orm(draft: &mut Draft<'_>) -> (String, bool) {
     });
     let columns: Vec<String> = columns.collect();
     let order = draft.order(&[(table, &alias)]);
-    let sql = format!("SELECT {} FROM {item} WHERE {filter}{order} LIMIT 21", columns.join(", "));
+    let sql = format!(
+        "SELECT {} FROM {item} WHERE {filter}{order} LIMIT 21",
+        columns.join(", ")
+    );
     (sql, true)
 }
 
 fn pages(draft: &mut Draft<'_>) -> (String, bool) {
     let line = draft.line();
     let (item, list) = (draft.item(line, "x"), draft.list(&[(line, "x")]));
-    let (k, n) = (draft.value(line.key()[0].kind), draft.value(line.key()[1].kind));
-    let limit = draft.limit();
-    let sql = format!(
-        "SELECT {list} FROM {item} WHERE (x.k, x.n) > ({k}, {n}) ORDER BY x.k, x.n{limit}"
+    let (k, n) = (
+        draft.value(line.key()[0].kind),
+        draft.value(line.key()[1].kind),
     );
+    let limit = draft.limit();
+    let sql =
+        format!("SELECT {list} FROM {item} WHERE (x.k, x.n) > ({k}, {n}) ORDER BY x.k, x.n{limit}");
     (sql, true)
 }

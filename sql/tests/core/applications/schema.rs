@@ -174,8 +174,12 @@ impl Table {
         let rows = rows.iter().map(|key| {
             let others = self.columns[self.key..].iter().map(|column| {
                 let is_null = rng.one_in(6) && !column.definition.contains("NOT NULL");
+                // No parent is left out.
+                let is_null = is_null || column.name == "u" && self.name == "parent";
                 match is_null {
                     true => "NULL".to_string(),
+                    // Within the CHECK constraint.
+                    false if column.kind == Kind::Int => rng.below(20).to_string(),
                     false => column.kind.draw(rng).1,
                 }
             });
@@ -214,7 +218,7 @@ fn others(rng: &mut Rng) -> Vec<Column> {
             }
         }
         if kind == Kind::Int && rng.one_in(2) {
-            constraints += &format!(" CHECK ({name} < 1000)");
+            constraints += &format!(" CHECK ({name} < 25)");
         }
         let at = rng.below(columns.len() as u64 + 1) as usize;
         columns.insert(at, Column::new(name, kind, &constraints));
@@ -229,7 +233,11 @@ fn others(rng: &mut Rng) -> Vec<Column> {
 /// `event`s, with a key of some form, that refer to a parent `r`.
 pub fn tables(rng: &mut Rng) -> Vec<Table> {
     let base = *pick(rng, &[Base::Int, Base::Big, Base::Text]);
-    let size = if rng.one_in(3) { 300 } else { 30 + rng.below(40) };
+    let size = if rng.one_in(3) {
+        300
+    } else {
+        30 + rng.below(40)
+    };
     let id = Kind::Id(base, size);
     let event = match rng.below(3) {
         0 => vec![Column::new("id", Kind::Id(Base::Big, 150), "")],
@@ -305,7 +313,7 @@ pub fn script(rng: &mut Rng, tables: &[Table]) -> Vec<String> {
         let rows = match table.key()[0].kind {
             // Each parent is there, for the foreign keys.
             Kind::Id(base, size) if table.name == "parent" => {
-                let id = |n| match base {
+                let id = |n: u64| match base {
                     Base::Text => format!("'k{n}'"),
                     _ => n.to_string(),
                 };

@@ -206,7 +206,9 @@ impl Twins {
         }
         let in_row_executor = self.sides.each_ref().map(|side| {
             let counters = side.database.counters();
-            let counter = counters.iter().find(|(name, _)| *name == "statements_point");
+            let counter = counters
+                .iter()
+                .find(|(name, _)| *name == "statements_point");
             counter.map_or(0, |(_, count)| *count)
         });
         assert_eq!(in_row_executor[1], 0, "the row executor is off");
@@ -218,12 +220,17 @@ impl Twins {
         let (seed, step) = (self.seed, self.step);
         let log = self.log.iter().rev().take(12).rev();
         let log: Vec<&str> = log.map(String::as_str).collect();
-        format!("APPLICATIONS_SEEDS={seed}, step {step}:\n{}\n", log.join("\n"))
+        format!(
+            "APPLICATIONS_SEEDS={seed}, step {step}:\n{}\n",
+            log.join("\n")
+        )
     }
 
     fn status(&self, session: usize) -> TransactionStatus {
-        let [on, off] =
-            self.sides.each_ref().map(|side| side.sessions[session].transaction_status());
+        let [on, off] = self
+            .sides
+            .each_ref()
+            .map(|side| side.sessions[session].transaction_status());
         assert_eq!(on, off, "{}", self.context());
         on
     }
@@ -246,7 +253,11 @@ impl Twins {
             self.counts.came_apart = true;
             return on;
         }
-        assert!(on == off, "{}with: {on:#?}\nwithout: {off:#?}", self.context());
+        assert!(
+            on == off,
+            "{}with: {on:#?}\nwithout: {off:#?}",
+            self.context()
+        );
         match on.is_failure() {
             true => self.counts.failed += 1,
             false => self.counts.succeeded += 1,
@@ -274,7 +285,12 @@ impl Twins {
             0..=5 => {
                 let level = *pick(
                     &mut self.rng,
-                    &["READ COMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"],
+                    &[
+                        "READ COMMITTED",
+                        "READ COMMITTED",
+                        "REPEATABLE READ",
+                        "SERIALIZABLE",
+                    ],
                 );
                 self.serializable[session] = level == "SERIALIZABLE";
                 self.control(session, &format!("BEGIN ISOLATION LEVEL {level}"));
@@ -285,7 +301,8 @@ impl Twins {
                 let seen = self.both(session, now.into(), true, |_, connection| {
                     run(connection, now, &none, false)
                 });
-                self.moments.extend(seen.rows.iter().map(|now| format!("'{now}'")));
+                self.moments
+                    .extend(seen.rows.iter().map(|now| format!("'{now}'")));
             }
             7 => {
                 let is_checkpoint = self.rng.one_in(2);
@@ -312,8 +329,15 @@ impl Twins {
         let sql = match self.rng.below(6) {
             0 | 1 => schema::index(&mut self.rng, table, no),
             2 => Some(format!("DROP INDEX IF EXISTS i{}", self.rng.below(no))),
-            3 => Some(format!("ALTER TABLE {} ADD COLUMN x{no} integer DEFAULT 4", table.name)),
-            4 => Some(format!("ALTER TABLE {} DROP COLUMN IF EXISTS x{}", table.name, no - 2)),
+            3 => Some(format!(
+                "ALTER TABLE {} ADD COLUMN x{no} integer DEFAULT 4",
+                table.name
+            )),
+            4 => Some(format!(
+                "ALTER TABLE {} DROP COLUMN IF EXISTS x{}",
+                table.name,
+                no - 2
+            )),
             _ => Some("ANALYZE".to_string()),
         };
         if let Some(sql) = sql {
@@ -354,7 +378,10 @@ impl Twins {
             return;
         }
         let statement = self.draft();
-        match *pick(&mut self.rng, &[Way::Prepared, Way::Prepared, Way::Parameters, Way::Literals]) {
+        match *pick(
+            &mut self.rng,
+            &[Way::Prepared, Way::Prepared, Way::Parameters, Way::Literals],
+        ) {
             Way::Prepared => self.prepare(session, statement),
             way => {
                 for _ in 0..2 {
@@ -420,15 +447,23 @@ impl Twins {
         });
     }
 
-    fn execute_prepared(&mut self, session: usize, statement: &Statement, prepared: &[Prepared; 2]) {
+    fn execute_prepared(
+        &mut self,
+        session: usize,
+        statement: &Statement,
+        prepared: &[Prepared; 2],
+    ) {
         let values = statement.draw(&mut self.rng);
         let what = format!("EXECUTE {} {:?}", statement.sql, values.scalars);
-        self.both(session, what, statement.is_ordered, |no, connection| {
-            match connection.run_prepared(&prepared[no], &values.scalars) {
+        self.both(
+            session,
+            what,
+            statement.is_ordered,
+            |no, connection| match connection.run_prepared(&prepared[no], &values.scalars) {
                 Err(error) => Seen::of_error(&error),
                 Ok(summary) => Seen::of_result(summary.command_tag(), summary.result()),
-            }
-        });
+            },
+        );
     }
 
     /// Compares what is committed, read without the row executor.
