@@ -62,17 +62,6 @@ impl Datum {
             _ => None,
         }
     }
-
-    /// A [`Moment`](Self::Moment) as SQL writes it.
-    pub fn moment(seconds: i64) -> String {
-        let (day, second) = (seconds / 86_400, seconds % 86_400);
-        let (hour, minute) = (second / 3_600, second / 60 % 60);
-        format!(
-            "2026-01-{:02} {hour:02}:{minute:02}:{:02}",
-            day + 1,
-            second % 60
-        )
-    }
 }
 
 impl Draw {
@@ -323,8 +312,6 @@ mod tests {
             assert!(matches!(values[6], Datum::Cents(1 | 2)), "{values:?}");
             assert_eq!(values[7], Datum::Moment(86_399));
         }
-        assert_eq!(Datum::moment(86_399), "2026-01-01 23:59:59");
-        assert_eq!(Datum::moment(86_400 + 60), "2026-01-02 00:01:00");
     }
 
     #[test]

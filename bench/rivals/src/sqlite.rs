@@ -97,12 +97,23 @@ fn bound(values: &[Datum]) -> Result<impl rusqlite::Params> {
             Datum::Int(number) => Value::Integer(*number),
             Datum::Text(text) => Value::Text(text.clone()),
             Datum::Cents(cents) => Value::Real(*cents as f64 / 100.0),
-            Datum::Moment(seconds) => Value::Text(Datum::moment(*seconds)),
+            Datum::Moment(seconds) => Value::Text(moment(*seconds)),
             Datum::Ints(_) => return Err("SQLite has no arrays".into()),
         })
     };
     let values: Result<Vec<Value>> = values.iter().map(value).collect();
     Ok(params_from_iter(values?))
+}
+
+/// So many seconds, less than 28 days, after the start of the year 2026.
+fn moment(seconds: i64) -> String {
+    let (day, second) = (seconds / 86_400, seconds % 86_400);
+    let (hour, minute) = (second / 3_600, second / 60 % 60);
+    format!(
+        "2026-01-{:02} {hour:02}:{minute:02}:{:02}",
+        day + 1,
+        second % 60
+    )
 }
 
 /// Runs of a script per second.
@@ -272,6 +283,29 @@ mod tests {
             first: 10,
             most: None,
         }
+    }
+
+    #[test]
+    fn values_are_bound_and_rows_are_texts() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s.sqlite").display().to_string();
+        let values = [
+            Datum::Int(7),
+            Datum::Text("t".into()),
+            Datum::Cents(1_250),
+            Datum::Moment(86_400 + 3_661),
+        ];
+        let found = rows(&path, "SELECT $1, $2, $3, $4, NULL", &values).unwrap();
+        let text = |text: &str| Some(text.to_string());
+        let expected = [
+            text("7"),
+            text("t"),
+            text("12.5"),
+            text("2026-01-02 01:01:01"),
+            None,
+        ];
+        assert_eq!(found, [expected]);
+        assert!(rows(&path, "SELECT $1", &[Datum::Ints(vec![1])]).is_err());
     }
 
     #[test]

@@ -62,7 +62,10 @@ pub struct Figures {
 impl Figures {
     fn new(quick: bool, seed: u64) -> Self {
         Self {
-            sizes: Sizes::FULL,
+            sizes: match cfg!(debug_assertions) {
+                true => Sizes::TRIAL,
+                false => Sizes::FULL,
+            },
             seed,
             rounds: if quick { 3 } else { 5 },
             round: Duration::from_millis(if quick { 30 } else { 150 }),
