@@ -25,9 +25,14 @@ const SHAPES: [Shape; 16] = [
     merge,
 ];
 
+const PLAIN_SHAPES: [Shape; 5] = [insert, upsert, update, update, delete];
+
 /// INSERT, UPDATE, DELETE or MERGE.
 pub fn change(mut draft: Draft<'_>) -> Statement {
-    let shape = draft.pick(&SHAPES);
+    let shape = match draft.is_plain {
+        true => draft.pick(&PLAIN_SHAPES),
+        false => draft.pick(&SHAPES),
+    };
     let sql = shape(&mut draft);
     draft.finish(sql, false)
 }
@@ -51,7 +56,11 @@ fn columns<'a>(draft: &mut Draft<'a>, table: &'a Table) -> Vec<&'a Column> {
 /// A new value of a column.
 fn new_value(draft: &mut Draft<'_>, column: &Column, is_key: bool) -> String {
     let kind = column.kind;
-    match draft.rng.below(16) {
+    let form = match draft.is_plain {
+        true => draft.pick(&[1, 15, 15, 15]),
+        false => draft.rng.below(16),
+    };
+    match form {
         0 if !is_key => "DEFAULT".to_string(),
         1 if !is_key => "NULL".to_string(),
         2 if kind == Kind::Text => format!("upper({})", draft.value(kind)),
@@ -132,7 +141,11 @@ fn upsert(draft: &mut Draft<'_>) -> String {
 /// A value for a column of a row that is there.
 fn set_value<'a>(draft: &mut Draft<'a>, table: &'a Table, column: &Column) -> String {
     let (c, kind) = (format!("{}.{}", table.name, column.name), column.kind);
-    match draft.rng.below(10) {
+    let form = match draft.is_plain {
+        true => draft.pick(&[0, 2, 3, 9, 9]),
+        false => draft.rng.below(10),
+    };
+    match form {
         0 => "NULL".to_string(),
         1 => "DEFAULT".to_string(),
         2 | 3 if kind.is_integer() => format!("{c} + {}", draft.value(kind)),

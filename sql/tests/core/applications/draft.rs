@@ -55,11 +55,15 @@ pub struct Draft<'a> {
     slots: Vec<Kind>,
     /// the moment that its tables are read at, as SQL writes it
     past: Option<&'a str>,
+    /// whether it is one of the most frequent forms: columns, values and comparisons alone
+    pub is_plain: bool,
 }
 
 impl<'a> Draft<'a> {
     pub fn new(rng: &'a mut Rng, tables: &'a [Table], past: Option<&'a str>) -> Self {
+        let is_plain = rng.one_in(2);
         Self {
+            is_plain,
             rng,
             tables,
             slots: Vec::new(),
@@ -201,7 +205,7 @@ impl<'a> Draft<'a> {
         let count = 1 + self.rng.below(4);
         let columns = (0..count).map(|no| {
             let (table, alias) = tables[self.rng.below(tables.len() as u64) as usize];
-            let expression = match self.rng.one_in(2) {
+            let expression = match self.is_plain || self.rng.one_in(2) {
                 true => format!("{alias}.{}", self.column(table).name),
                 false => self.expression(table, alias),
             };
@@ -239,7 +243,11 @@ impl<'a> Draft<'a> {
 
     fn condition_on(&mut self, column: &Column, alias: &str) -> String {
         let (c, kind) = (format!("{alias}.{}", column.name), column.kind);
-        match (kind, self.rng.below(11)) {
+        let form = match self.is_plain {
+            true => self.pick(&[1, 2, 3, 4, 10, 10]),
+            false => self.rng.below(11),
+        };
+        match (kind, form) {
             (Kind::Bool, 0..=2) => c,
             (Kind::Bool, 3..=4) => format!("NOT {c}"),
             (_, 0) => format!("{c} <> {}", self.value(kind)),
