@@ -237,7 +237,10 @@ impl<'a> Draft<'a> {
 
     /// A condition on one column.
     pub fn condition(&mut self, table: &'a Table, alias: &str) -> String {
-        let column = self.column(table);
+        // These columns have an index.
+        let indexed = self.pick(&["a", "s", ""]);
+        let indexed = table.column(indexed).filter(|_| self.is_plain);
+        let column = indexed.unwrap_or_else(|| self.column(table));
         self.condition_on(column, alias)
     }
 

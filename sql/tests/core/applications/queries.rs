@@ -70,11 +70,12 @@ fn one_table(draft: &mut Draft<'_>) -> (String, bool) {
     let table = draft.any_table();
     let list = draft.list(&[(table, "x")]);
     let (item, filter) = (draft.item(table, "x"), draft.filter(table, "x"));
-    let (order, is_ordered) = maybe_order(draft, &[(table, "x")]);
-    (
-        format!("SELECT {list} FROM {item} WHERE {filter}{order}"),
-        is_ordered,
-    )
+    let (mut order, is_ordered) = maybe_order(draft, &[(table, "x")]);
+    if is_ordered {
+        order += &draft.maybe(Draft::limit);
+    }
+    let sql = format!("SELECT {list} FROM {item} WHERE {filter}{order}");
+    (sql, is_ordered)
 }
 
 /// A walk in an order, of which only the first rows are taken.

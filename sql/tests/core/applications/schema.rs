@@ -307,6 +307,8 @@ pub fn index(rng: &mut Rng, table: &Table, no: u64) -> Option<String> {
 pub fn script(rng: &mut Rng, tables: &[Table]) -> Vec<String> {
     let mut script: Vec<String> = tables.iter().map(Table::create).collect();
     for (no, table) in tables.iter().enumerate() {
+        let first = *pick(rng, &["a", "a, s", "s, a", "a DESC"]);
+        script.push(format!("CREATE INDEX f{no} ON {} ({first})", table.name));
         script.extend((0..4).filter_map(|i| index(rng, table, no as u64 * 10 + i)));
     }
     for table in tables {
