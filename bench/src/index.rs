@@ -19,13 +19,10 @@ mod churn;
 mod clients;
 mod create;
 mod embedded;
-mod in_process;
 mod keys;
 mod load;
 mod orders;
 mod reads;
-#[path = "../rivals/src/script.rs"]
-mod script;
 mod selectivity;
 mod writes;
 

@@ -5,6 +5,7 @@
 
 mod cpu_time;
 mod foundation;
+mod in_process;
 mod index;
 mod lineage;
 mod machine;
@@ -13,6 +14,8 @@ mod peer;
 mod plots;
 mod report;
 mod rounds;
+#[path = "../rivals/src/script.rs"]
+mod script;
 mod served;
 mod server;
 mod soak;
@@ -57,9 +60,12 @@ enum Suite {
     /// Tables of 10 M rows (1 M for the key-value stores), at most 30 minutes, 10 of which one
     /// snapshot is held open; with --quick 1 M and 200 K rows and 10 seconds, at most 3 minutes.
     Lineage(Options),
-    /// What one statement costs in process, from its text to its result: by key, and planned.
+    /// What one statement costs, from its text to its result: in process by key and planned; 70 of
+    /// applications beside PostgreSQL and SQLite; of many clients on few rows.
     ///
-    /// A table of 100 K rows with 10 columns; at most 2 minutes, with --quick half a minute.
+    /// Tables of up to 1 M rows; at most 15 minutes, with --quick 3. Needs Debian's packages
+    /// postgresql and postgresql-contrib, psycopg (server/tests/clients/install.sh), and the program
+    /// `strandline` beside this one.
     Statements(Options),
     /// What secondary indexes and foreign keys give to readers and cost writers, beside PostgreSQL,
     /// DuckDB and SQLite.

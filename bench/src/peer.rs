@@ -50,6 +50,27 @@ impl Peer {
             .map_err(|error| format!("DuckDB: {error} (pip install duckdb)").into())
     }
 
+    /// psycopg in Python, from the environment of `server/tests/clients/install.sh` if it is there.
+    pub fn psycopg() -> Result<Self> {
+        let clients = std::env::var_os("STRANDLINE_CLIENTS").map(PathBuf::from);
+        let home = || {
+            std::env::var_os("HOME")
+                .map(PathBuf::from)
+                .unwrap_or_default()
+        };
+        let clients = clients.unwrap_or_else(|| home().join(".cache/strandline/clients"));
+        let installed = clients.join("venv/bin/python");
+        let python = if installed.exists() {
+            installed
+        } else {
+            "python3".into()
+        };
+        let script = workspace().join("bench/rivals/psycopg_peer.py");
+        Self::start(Command::new(python).arg(script)).map_err(|error| {
+            format!("psycopg: {error} (server/tests/clients/install.sh installs it)").into()
+        })
+    }
+
     fn start(command: &mut Command) -> Result<Self> {
         let mut process = command
             .stdin(Stdio::piped())

@@ -1,11 +1,16 @@
-//! The suite `statements`: the cost of one statement from its text to its result. It runs in
-//! process, on one thread, without waiting for the disk.
+//! The suite `statements`: the cost of one statement from its text to its result. Commits do not wait
+//! for the disk. The first three groups run in process, on one thread.
 //!
 //! | group | figure | compared with |
 //! |---|---|---|
 //! | point | µs per statement on one row by key | the target; the same on the full path |
 //! | planned | µs per statement that the query engine runs | nothing |
 //! | hot | µs per read of rows with many updates of one column | rows never updated |
+//! | applications | µs of statements of applications, by psycopg and pgbench | PostgreSQL |
+//! | embedded | the same in process | SQLite |
+//! | contended | commits/s of 8 clients on 10 rows | PostgreSQL |
+
+mod applications;
 
 use crate::report::{Figure, Goal, Report, config};
 use crate::rounds::{Side, Spread, interleave};
@@ -19,8 +24,14 @@ use strandline::{Connection, Database, Settings, Value};
 use strandline_base::rng::Rng;
 
 /// Every group, in the order they run.
-pub const GROUPS: [(&str, Group<Bench>); 3] =
-    [("point", point), ("planned", planned), ("hot", hot)];
+pub const GROUPS: [(&str, Group<Bench>); 6] = [
+    ("point", point),
+    ("planned", planned),
+    ("hot", hot),
+    ("applications", applications::served),
+    ("embedded", applications::in_process),
+    ("contended", applications::contended),
+];
 
 /// Rounds of every case; the figure is their median.
 const ROUNDS: usize = 5;
@@ -34,6 +45,7 @@ const HOT_UPDATES: u64 = 20_000;
 /// Directories and times of a run.
 pub struct Bench {
     directory: PathBuf,
+    quick: bool,
     seed: u64,
     /// duration of one round
     round: Duration,
@@ -45,6 +57,7 @@ impl Bench {
     pub fn new(directory: &Path, quick: bool, seed: u64) -> Self {
         Self {
             directory: directory.to_path_buf(),
+            quick,
             seed,
             round: Duration::from_millis(if quick { 200 } else { 1_000 }),
             database: None,

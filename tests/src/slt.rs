@@ -38,11 +38,13 @@ pub struct Session {
     opened: usize,
     /// a column draws values that a rollback does not give back
     draws_identity: bool,
+    /// short statements may run in the row executor; EXPLAIN says that they do in any case
+    row_executor: bool,
 }
 
 impl Session {
-    /// A session on what `open` opens.
-    pub fn new(open: Open) -> Result<Arc<Mutex<Self>>, Error> {
+    /// A session on what `open` opens, whose short statements run in the row executor or not.
+    pub fn new(open: Open, row_executor: bool) -> Result<Arc<Mutex<Self>>, Error> {
         let clock = Arc::new(ManualClock::new(START_US));
         let database = Some(open(clock.clone())?);
         Ok(Arc::new(Mutex::new(Self {
@@ -52,6 +54,7 @@ impl Session {
             connections: HashMap::new(),
             opened: 0,
             draws_identity: false,
+            row_executor,
         })))
     }
 
@@ -121,6 +124,7 @@ impl Session {
             self.connections.insert(id, connection);
         }
         let connection = self.connections.get_mut(&id).expect("just made");
+        connection.use_row_executor(self.row_executor || is_explain(sql));
         self.draws_identity |= declares_identity(sql);
         if changes_rows(sql) && !self.draws_identity {
             return run_rehearsed(connection, sql);
@@ -137,6 +141,11 @@ impl Session {
         }
         Ok(done)
     }
+}
+
+/// Whether a statement shows a plan.
+fn is_explain(sql: &str) -> bool {
+    sql.trim_start().to_lowercase().starts_with("explain")
 }
 
 /// Whether a statement may declare an identity column.

@@ -1,4 +1,5 @@
-//! Every file below `slt/` against a new database in memory and a new one on disk.
+//! Every file below `slt/` against a new database in memory, a new one on disk, and one in memory
+//! whose statements all run without the row executor.
 //!
 //! `SLT=types/casts cargo test -p strandline-tests --test slt` runs the files whose path contains
 //! the text; `SLT_COMPLETE=1` writes what the database answers into them, to be reviewed.
@@ -46,8 +47,8 @@ fn on_disk(directory: &Path) -> Open {
 }
 
 /// Runs one file; its failure as text.
-fn run(file: &Path, open: Open) -> Result<(), String> {
-    let session = Session::new(open).map_err(|e| e.to_string())?;
+fn run(file: &Path, open: Open, row_executor: bool) -> Result<(), String> {
+    let session = Session::new(open, row_executor).map_err(|e| e.to_string())?;
     let mut runner = Runner::new(|| async { Ok(Session::connect(&session)) });
     runner.with_column_validator(strict_column_validator);
     runner.set_var(
@@ -74,13 +75,13 @@ fn data_directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("slt/data")
 }
 
-fn run_all(mut open: impl FnMut(&Path) -> Open) {
+fn run_all(row_executor: bool, mut open: impl FnMut(&Path) -> Open) {
     let files = files();
     assert!(!files.is_empty(), "no file matches");
     let failures: Vec<String> = files
         .iter()
         .filter_map(|file| {
-            run(file, open(file))
+            run(file, open(file), row_executor)
                 .err()
                 .map(|e| format!("{}\n{e}", file.display()))
         })
@@ -96,14 +97,19 @@ fn run_all(mut open: impl FnMut(&Path) -> Open) {
 
 #[test]
 fn files_in_memory() {
-    run_all(|_| in_memory());
+    run_all(true, |_| in_memory());
+}
+
+#[test]
+fn files_without_the_row_executor() {
+    run_all(false, |_| in_memory());
 }
 
 #[test]
 fn files_on_disk() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let mut number = 0;
-    run_all(|_| {
+    run_all(true, |_| {
         number += 1;
         on_disk(&directory.path().join(number.to_string()))
     });

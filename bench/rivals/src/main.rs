@@ -14,7 +14,7 @@ mod script;
 mod sqlite;
 mod workload;
 
-use script::Load;
+use script::{Datum, Load};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::io::{BufRead, Write};
@@ -38,6 +38,12 @@ enum Request {
     Reads(Run),
     /// Runs statements at `path` and answers with the numbers that they return: SQLite only.
     Sql { path: String, sql: String },
+    /// Runs one statement at `path` and answers with its rows: SQLite only.
+    Rows {
+        path: String,
+        sql: String,
+        values: Vec<Datum>,
+    },
     /// Runs a script at `path`: SQLite only.
     Script {
         path: String,
@@ -95,7 +101,7 @@ fn answer<S: Store>(request: &Request) -> Result<Value> {
         }
         Request::Run(run) => run.transactions::<S>()?,
         Request::Reads(run) => run.reads::<S>()?,
-        Request::Sql { .. } | Request::Script { .. } => {
+        Request::Sql { .. } | Request::Rows { .. } | Request::Script { .. } => {
             return Err("only SQLite knows SQL".into());
         }
     };
@@ -105,6 +111,9 @@ fn answer<S: Store>(request: &Request) -> Result<Value> {
 fn answer_sqlite(request: &Request) -> Result<Value> {
     match request {
         Request::Sql { path, sql } => Ok(json!({ "numbers": sqlite::numbers(path, sql)? })),
+        Request::Rows { path, sql, values } => {
+            Ok(json!({ "rows": sqlite::rows(path, sql, values)? }))
+        }
         Request::Script {
             path,
             durable,

@@ -7,9 +7,10 @@
 
 use crate::Result;
 use crate::row::{Rows, TOUCHED};
-use crate::script::{Load, Runner};
+use crate::script::{Datum, Load, Runner};
 use crate::workload::{Keys, Run, Store, Worker};
 use rusqlite::fallible_iterator::FallibleIterator;
+use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, params, params_from_iter};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
@@ -67,6 +68,54 @@ pub fn numbers(path: &str, sql: &str) -> Result<Vec<i64>> {
     Ok(numbers)
 }
 
+/// The rows of one statement, each value as text.
+pub fn rows(path: &str, sql: &str, values: &[Datum]) -> Result<Vec<Vec<Option<String>>>> {
+    let connection = open(path, false, true)?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    let mut statement = connection.prepare(sql)?;
+    let columns = statement.column_count();
+    let (mut found, mut rows) = (Vec::new(), statement.query(bound(values)?)?);
+    while let Some(row) = rows.next()? {
+        let cell = |column| -> Result<Option<String>> {
+            Ok(match row.get::<_, Value>(column)? {
+                Value::Null => None,
+                Value::Integer(number) => Some(number.to_string()),
+                Value::Real(number) => Some(number.to_string()),
+                Value::Text(text) => Some(text),
+                Value::Blob(_) => return Err("a blob".into()),
+            })
+        };
+        found.push((0..columns).map(cell).collect::<Result<_>>()?);
+    }
+    Ok(found)
+}
+
+/// Values of parameters as SQLite has them: a decimal number is a double, a moment a text.
+fn bound(values: &[Datum]) -> Result<impl rusqlite::Params> {
+    let value = |datum: &Datum| -> Result<Value> {
+        Ok(match datum {
+            Datum::Int(number) => Value::Integer(*number),
+            Datum::Text(text) => Value::Text(text.clone()),
+            Datum::Cents(cents) => Value::Real(*cents as f64 / 100.0),
+            Datum::Moment(seconds) => Value::Text(moment(*seconds)),
+            Datum::Ints(_) => return Err("SQLite has no arrays".into()),
+        })
+    };
+    let values: Result<Vec<Value>> = values.iter().map(value).collect();
+    Ok(params_from_iter(values?))
+}
+
+/// So many seconds, less than 28 days, after the start of the year 2026.
+fn moment(seconds: i64) -> String {
+    let (day, second) = (seconds / 86_400, seconds % 86_400);
+    let (hour, minute) = (second / 3_600, second / 60 % 60);
+    format!(
+        "2026-01-{:02} {hour:02}:{minute:02}:{:02}",
+        day + 1,
+        second % 60
+    )
+}
+
 /// Runs of a script per second.
 pub fn rate(path: &str, durable: bool, load: &Load) -> Result<f64> {
     let writer = Mutex::new(());
@@ -107,10 +156,10 @@ impl Runner for ScriptRunner<'_> {
         Ok(())
     }
 
-    fn execute(&mut self, step: usize, values: &[i64]) -> Result<usize> {
+    fn execute(&mut self, step: usize, values: &[Datum]) -> Result<usize> {
         let mut statement = self.connection.prepare_cached(&self.steps[step])?;
         let columns = statement.column_count();
-        let (mut rows, mut count) = (statement.query(params_from_iter(values))?, 0);
+        let (mut rows, mut count) = (statement.query(bound(values)?)?, 0);
         while let Some(row) = rows.next()? {
             for column in 0..columns {
                 std::hint::black_box(row.get_ref(column)?);
@@ -224,7 +273,7 @@ mod tests {
                     sql: sql.to_string(),
                     values,
                     times: 2,
-                    rows: 0,
+                    rows: Some(0),
                 }],
                 is_transaction: true,
             },
@@ -232,7 +281,31 @@ mod tests {
             seconds: 0.05,
             seed: 1,
             first: 10,
+            most: None,
         }
+    }
+
+    #[test]
+    fn values_are_bound_and_rows_are_texts() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s.sqlite").display().to_string();
+        let values = [
+            Datum::Int(7),
+            Datum::Text("t".into()),
+            Datum::Cents(1_250),
+            Datum::Moment(86_400 + 3_661),
+        ];
+        let found = rows(&path, "SELECT $1, $2, $3, $4, NULL", &values).unwrap();
+        let text = |text: &str| Some(text.to_string());
+        let expected = [
+            text("7"),
+            text("t"),
+            text("12.5"),
+            text("2026-01-02 01:01:01"),
+            None,
+        ];
+        assert_eq!(found, [expected]);
+        assert!(rows(&path, "SELECT $1", &[Datum::Ints(vec![1])]).is_err());
     }
 
     #[test]

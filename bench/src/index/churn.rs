@@ -4,8 +4,9 @@
 //! Maintenance works in the background, as always. Before the sizes are read one checkpoint runs,
 //! as VACUUM does: it merges and sweeps what is due, and no more than that.
 
-use super::{Bench, Case, in_process};
+use super::{Bench, Case};
 use crate::Result;
+use crate::in_process;
 use crate::ours::Ours;
 use crate::report::{Goal, Report};
 use crate::rounds::{Spread, interleave};

@@ -1,7 +1,7 @@
 //! A client of a server, ours or PostgreSQL, that waits for each statement.
 
-use super::script::{Load, Runner};
 use crate::Result;
+use crate::script::{Datum, Load, Runner};
 use crate::served::Served;
 use std::collections::HashMap;
 use std::process::Command;
@@ -141,7 +141,9 @@ impl Runner for WireRunner {
         self.connection.run("COMMIT").map(drop)
     }
 
-    fn execute(&mut self, step: usize, values: &[i64]) -> Result<usize> {
-        Ok(self.connection.rows(&self.steps[step], values)?.len())
+    fn execute(&mut self, step: usize, values: &[Datum]) -> Result<usize> {
+        let values: Option<Vec<i64>> = values.iter().map(Datum::int).collect();
+        let values = values.ok_or("a value is no bigint")?;
+        Ok(self.connection.rows(&self.steps[step], &values)?.len())
     }
 }

@@ -3,13 +3,13 @@
 //! The statements are prepared. How many of them the query engine planned is in the configuration:
 //! where it is 0, a figure is the time of the execution alone.
 
-use super::in_process::{self, Sqlite};
 use super::reads::{self, CASES};
-use super::script::Load;
 use super::{Bench, Case, SAME, TABLE};
 use crate::Result;
+use crate::in_process::{self, Sqlite};
 use crate::report::{Goal, Report};
 use crate::rounds::interleave;
+use crate::script::Load;
 use serde_json::json;
 use std::fmt::Write as _;
 use strandline::{Database, Value};
@@ -99,7 +99,7 @@ fn ours(bench: &Bench, rows: u64) -> Result<Database> {
 }
 
 fn sqlite(bench: &Bench, rows: u64) -> Result<Sqlite> {
-    let mut sqlite = Sqlite::start(bench)?;
+    let mut sqlite = Sqlite::start(&bench.directory)?;
     sqlite.clear()?;
     // Its rows follow a key of this type only.
     sqlite.numbers(&TABLE.replace("bigint PRIMARY KEY", "INTEGER PRIMARY KEY"))?;

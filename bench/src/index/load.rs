@@ -105,7 +105,7 @@ impl Load {
         let started = Instant::now();
         ours.execute(&self.copy)?;
         let seconds = started.elapsed().as_secs_f64();
-        let found = super::in_process::numbers(ours.database(), "SELECT count(*) FROM loaded")?;
+        let found = crate::in_process::numbers(ours.database(), "SELECT count(*) FROM loaded")?;
         drop(ours);
         std::fs::remove_dir_all(&path)?;
         self.rate(found.first().map(|&count| count as u64), seconds)
@@ -178,7 +178,7 @@ mod tests {
         let path = directory.path().join("d");
         let ours = Ours::open(&path, 1).unwrap();
         let sql = format!("{distinct} '{}'", file.display());
-        let found = super::super::in_process::numbers(ours.database(), &sql).unwrap();
+        let found = crate::in_process::numbers(ours.database(), &sql).unwrap();
         assert_eq!(found, [70_000, 70_000, 7_000, 70_000, 7_000, 69_999]);
     }
 }

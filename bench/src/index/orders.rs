@@ -4,12 +4,12 @@
 //! Every point starts with empty tables. Afterwards each order has its lines, and no row lacks its
 //! parent.
 
-use super::in_process::{self, Sqlite};
-use super::script::{Draw, Load, Script, Step};
 use super::{Bench, Case, of_sides};
 use crate::Result;
+use crate::in_process::{self, Sqlite};
 use crate::report::{Goal, Report};
 use crate::rounds::{Spread, interleave};
+use crate::script::{Draw, Load, Script, Step};
 use serde_json::json;
 use std::cell::RefCell;
 use std::path::Path;
@@ -69,6 +69,7 @@ impl Point {
             seconds: bench.round.as_secs_f64(),
             seed: bench.seed + (round << 8),
             first: orders,
+            most: None,
         }
     }
 
@@ -102,7 +103,7 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     for point in POINTS {
         served(bench, report, point)?;
     }
-    let mut sqlite = Sqlite::start(bench)?;
+    let mut sqlite = Sqlite::start(&bench.directory)?;
     for point in POINTS {
         in_process(bench, report, &mut sqlite, point)?;
     }
@@ -115,7 +116,7 @@ fn script() -> Script {
         sql: sql.to_string(),
         values: values.to_vec(),
         times,
-        rows: 0,
+        rows: Some(0),
     };
     let (customer, total) = (Draw::Between(0, CUSTOMERS), Draw::Between(1, 100_000));
     let (item, quantity) = (Draw::Between(0, 100_000), Draw::Between(1, 10));
@@ -272,6 +273,7 @@ mod tests {
             seconds: 0.01,
             seed: 1,
             first: 0,
+            most: None,
         };
         assert!(in_process::rate(&database, &load, false).unwrap() > 0.0);
         let found = || in_process::numbers(&database, CHECK).unwrap();

@@ -1,9 +1,9 @@
 //! Short reads by the shared table's indexes, one client over a socket, prepared.
 
-use super::script::{Draw, Load, Script, Step};
 use super::{Bench, Case, SAME, both};
 use crate::Result;
 use crate::report::{Goal, Report};
+use crate::script::{Draw, Load, Script, Step};
 use serde_json::json;
 
 /// Name, statement, and the rows it gives; the parameter is a random value of the column.
@@ -51,7 +51,7 @@ pub fn load(bench: &Bench, sql: &str, expected: usize, rows: u64) -> Load {
         sql: sql.to_string(),
         values,
         times: 1,
-        rows: expected,
+        rows: Some(expected),
     };
     Load {
         script: Script {
@@ -62,6 +62,7 @@ pub fn load(bench: &Bench, sql: &str, expected: usize, rows: u64) -> Load {
         seconds: bench.round.as_secs_f64(),
         seed: bench.seed,
         first: 0,
+        most: None,
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod activity;
 mod appender;
+mod applications;
 mod as_of;
 mod bad_statements;
 mod cancel;

@@ -73,6 +73,16 @@ impl Weaver<'_> {
             LogicalPlan::Limit(limit) => (Some(limit), limit.input.as_ref()),
             _ => (None, plan),
         };
+        // The rows are locked where all columns of ORDER BY are: the order is then an order of the
+        // locking node's input, which it requires.
+        let (projection, core) = match core {
+            LogicalPlan::Projection(projection)
+                if matches!(projection.input.as_ref(), LogicalPlan::Sort(_)) =>
+            {
+                (Some(projection), projection.input.as_ref())
+            }
+            _ => (None, core),
+        };
         let fetch = match limit {
             None => None,
             Some(limit) => {
@@ -105,8 +115,14 @@ impl Weaver<'_> {
         let locked = LogicalPlan::Extension(Extension {
             node: Arc::new(node),
         });
-        let columns = core.schema().columns().into_iter().map(Expr::Column);
-        let shown = Projection::try_new(columns.collect(), Arc::new(locked)).map_err(convert)?;
+        let columns = match projection {
+            Some(projection) => projection.expr.clone(),
+            None => {
+                let columns = core.schema().columns().into_iter();
+                columns.map(Expr::Column).collect()
+            }
+        };
+        let shown = Projection::try_new(columns, Arc::new(locked)).map_err(convert)?;
         let shown = LogicalPlan::Projection(shown);
         match limit {
             None => Ok(shown),

@@ -1,12 +1,11 @@
 //! The sides of a comparison in process: a database of ours in this one, SQLite in its peer's.
 
-use super::Bench;
-use super::script::{Load, Runner, Script};
 use crate::Result;
 use crate::peer::Peer;
+use crate::script::{Datum, Load, Runner, Script};
 use datafusion::scalar::ScalarValue;
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use strandline::{Connection, Database, Prepared};
 
 /// Runs of a script per second on our database.
@@ -20,6 +19,24 @@ pub fn numbers(database: &Database, sql: &str) -> Result<Vec<i64>> {
     let rows = found.rows();
     let numbers = rows.flat_map(|row| (0..row.len()).map(move |column| row.get(column)));
     Ok(numbers.collect::<strandline::Result<_>>()?)
+}
+
+/// A value of a parameter as our API takes it: an array is its text.
+pub fn scalar(datum: &Datum) -> ScalarValue {
+    /// The start of the year 2026, in microseconds since 1970.
+    const YEAR_US: i64 = 1_767_225_600_000_000;
+    match datum {
+        Datum::Int(number) => ScalarValue::Int64(Some(*number)),
+        Datum::Text(text) => ScalarValue::Utf8(Some(text.clone())),
+        Datum::Cents(cents) => ScalarValue::Decimal128(Some(i128::from(*cents)), 20, 2),
+        Datum::Moment(seconds) => {
+            ScalarValue::TimestampMicrosecond(Some(YEAR_US + seconds * 1_000_000), None)
+        }
+        Datum::Ints(numbers) => {
+            let numbers: Vec<String> = numbers.iter().map(i64::to_string).collect();
+            ScalarValue::Utf8(Some(format!("{{{}}}", numbers.join(","))))
+        }
+    }
 }
 
 /// A connection with the steps of a script prepared.
@@ -59,9 +76,8 @@ impl Runner for OurRunner {
         Ok(())
     }
 
-    fn execute(&mut self, step: usize, values: &[i64]) -> Result<usize> {
-        let values = values.iter().map(|&value| ScalarValue::Int64(Some(value)));
-        let values: Vec<ScalarValue> = values.collect();
+    fn execute(&mut self, step: usize, values: &[Datum]) -> Result<usize> {
+        let values: Vec<ScalarValue> = values.iter().map(scalar).collect();
         let summary = self.connection.run_prepared(&self.steps[step], &values)?;
         Ok(summary.result().map_or(0, |result| result.row_count()))
     }
@@ -74,11 +90,11 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
-    /// Starts SQLite, without a file yet.
-    pub fn start(bench: &Bench) -> Result<Self> {
+    /// Starts SQLite, whose file will be in `directory`.
+    pub fn start(directory: &Path) -> Result<Self> {
         Ok(Self {
             peer: Peer::rival("sqlite")?,
-            path: bench.directory.join("index.sqlite"),
+            path: directory.join("bench.sqlite"),
         })
     }
 
@@ -100,6 +116,13 @@ impl Sqlite {
         let numbers = answer["numbers"].as_array();
         let numbers = numbers.ok_or_else(|| format!("no list `numbers` in {answer}"))?;
         Ok(numbers.iter().filter_map(Value::as_i64).collect())
+    }
+
+    /// The rows of one statement, each value as text.
+    pub fn rows(&mut self, sql: &str, values: &[Datum]) -> Result<Vec<Vec<Option<String>>>> {
+        let request = json!({ "op": "rows", "path": self.path, "sql": sql, "values": values });
+        let mut answer = self.peer.call(request)?;
+        Ok(serde_json::from_value(answer["rows"].take())?)
     }
 
     /// Runs of a script per second.
