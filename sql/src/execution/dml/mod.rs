@@ -25,6 +25,7 @@
 mod apply;
 mod arbiter;
 pub(crate) mod assignment;
+mod by_row;
 mod checks;
 mod defaults;
 mod delete;
@@ -59,6 +60,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::sql::sqlparser::ast;
+pub(crate) use by_row::{plan_values, values_query};
 pub(crate) use defaults::draws_identity;
 pub(crate) use direct::may_be_direct;
 use futures::TryStreamExt;
@@ -71,6 +73,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use strandline_base::{Error, Result};
 use strandline_semantics::error::convert;
+pub(crate) use target::from_as;
 
 /// The result of a DML statement.
 pub struct DmlOutcome {

@@ -2,16 +2,20 @@
 
 use super::condition_values::Values;
 use super::execution::{Decided, Execution};
-use super::search::{IndexPath, Next, Path, Search, Sort};
+use super::expressions;
+use super::found_rows::{Locking, Rows};
+use super::search::{IndexPath, Next, Path, Search};
 use super::source::Source;
 use super::value::integer;
+use crate::planning::locking::Lock;
+use std::cell::Cell;
 use std::ops::Bound;
 use std::sync::Arc;
 use strandline_base::{Result, RowId, Value};
 use strandline_engine::catalog::TableDef;
 use strandline_engine::{
-    ColumnPredicate, CompareOp, Covering, Direction, EntryWatch, KeyBytes, KeyRange, RowView,
-    ScanRequest, Statement,
+    ColumnPredicate, CompareOp, Covering, Direction, EntryWatch, KeyBytes, KeyRange, ScanRequest,
+    Statement,
 };
 
 /// A search that meets more rows is planned: rows by the thousand are better fetched by block.
@@ -22,15 +26,34 @@ const ENTRIES_PER_ROW: usize = 4;
 
 /// The sets of values of a search's tests, for one execution.
 pub(super) struct Sets<'a> {
-    search: &'a Search,
+    pub search: &'a Search,
     values: Vec<Values>,
+    execution: &'a Execution<'a>,
+    /// whether the residual condition of a row is not decided here
+    is_undecided: Cell<bool>,
 }
 
 impl Sets<'_> {
-    /// Whether a row, of which the search's columns were read, passes every test.
+    /// Whether a row, of which the search's columns were read, passes every test and condition.
     pub fn hold(&self, row: &[Value]) -> bool {
         let mut tests = self.values.iter().zip(&self.search.test_places);
-        tests.all(|(values, place)| values.holds(&row[*place]))
+        if !tests.all(|(values, place)| values.holds(&row[*place])) {
+            return false;
+        }
+        let Some(residual) = &self.search.residual else {
+            return true;
+        };
+        let row = expressions::Rows::one(row, &[]);
+        let holds = residual.condition.hold(self.execution, &row);
+        if holds.is_none() {
+            self.is_undecided.set(true);
+        }
+        holds.unwrap_or(false)
+    }
+
+    /// Whether a condition of a row could not be decided.
+    pub fn are_undecided(&self) -> bool {
+        self.is_undecided.get()
     }
 
     fn is_empty(&self) -> bool {
@@ -135,10 +158,19 @@ impl IndexPath {
 
 impl Execution<'_> {
     /// The sets of values of a search's tests.
-    pub(super) fn sets<'a>(&self, search: &'a Search) -> Option<Sets<'a>> {
+    pub(super) fn sets<'a>(&'a self, search: &'a Search) -> Option<Sets<'a>> {
+        let residual = search.residual.as_ref();
+        if !residual.is_none_or(|residual| residual.condition.fit(self)) {
+            return None;
+        }
         let values = search.tests.iter().map(|test| self.values_of(test));
         let values = values.collect::<Option<_>>()?;
-        Some(Sets { search, values })
+        Some(Sets {
+            search,
+            values,
+            execution: self,
+            is_undecided: Cell::new(false),
+        })
     }
 
     /// The rows of a search, one after the other, of each the columns that it reads.
@@ -147,6 +179,7 @@ impl Execution<'_> {
         statement: &Arc<Statement>,
         table: &Arc<TableDef>,
         search: &Search,
+        lock: Option<Lock>,
     ) -> Decided<Vec<Value>> {
         let slice = &search.slice;
         let (Some(limit), Some(offset)) = (self.count(&slice.limit), self.count(&slice.offset))
@@ -165,11 +198,17 @@ impl Execution<'_> {
             Path::Index(path) => path.walk.map(|direction| (path, direction)),
             Path::Key { .. } => None,
         };
+        let locking = lock.map(|lock| Locking {
+            statement,
+            table,
+            lock,
+        });
+        let locking = locking.as_ref();
         let found = match walk {
-            Some((path, direction)) => walk_over(statement, table, &sets, (path, direction), most)?,
-            None => self.gathered(statement, table, &sets)?,
+            Some(walk) => walk_over((statement, table), &sets, walk, most, locking)?,
+            None => self.gathered(statement, table, &sets, (most, locking))?,
         };
-        let Some(mut found) = found else {
+        let Some(mut found) = found.filter(|_| !sets.are_undecided()) else {
             return Ok(None);
         };
         let width = search.reads.len();
@@ -195,6 +234,7 @@ impl Execution<'_> {
         statement: &Arc<Statement>,
         table: &Arc<TableDef>,
         sets: &Sets<'_>,
+        (most, locking): (Option<usize>, Option<&Locking<'_>>),
     ) -> Decided<Vec<Value>> {
         let path = match &sets.search.path {
             Path::Index(path) if statement.sees_index(table, path.index) => Some(path),
@@ -218,13 +258,17 @@ impl Execution<'_> {
                 None => None,
             };
             if is_found.map_or_else(|| rows.read(*row), Ok)? {
-                rows.keep();
+                rows.keep(*row);
             }
         }
-        Ok(match &sets.search.sort {
-            None => Some(rows.found),
-            Some(sort) => sorted(rows.found, sets.search.reads.len(), sort),
-        })
+        let sort = sets.search.sort.as_ref();
+        if !sort.is_none_or(|sort| rows.sort(sort)) || sets.are_undecided() {
+            return Ok(None);
+        }
+        if let Some(locking) = locking {
+            rows.lock(locking, most)?;
+        }
+        Ok(Some(rows.into_values()))
     }
 
     /// The rows that may pass a search's tests, ascending; None: they are many.
@@ -332,11 +376,11 @@ fn few(
 
 /// The first rows of an index's order.
 fn walk_over(
-    statement: &Statement,
-    table: &Arc<TableDef>,
+    (statement, table): (&Statement, &Arc<TableDef>),
     sets: &Sets<'_>,
     (path, direction): (&IndexPath, Direction),
     most: Option<usize>,
+    locking: Option<&Locking<'_>>,
 ) -> Decided<Vec<Value>> {
     if sets.is_empty() {
         return Ok(Some(Vec::new()));
@@ -369,7 +413,7 @@ fn walk_over(
     };
     let mut chunk = Vec::new();
     let mut may_be_more = true;
-    while rows.count < most && may_be_more {
+    while rows.count() < most && may_be_more {
         if left == 0 {
             return Ok(None);
         }
@@ -377,7 +421,7 @@ fn walk_over(
         if let Some(watch) = &mut watch {
             watch.renew();
         }
-        may_be_more = entries.next_chunk((most - rows.count).min(left), &mut chunk)?;
+        may_be_more = entries.next_chunk((most - rows.count()).min(left), &mut chunk)?;
         left -= chunk.len();
         let covering = path.covering(watch.as_ref());
         for (bytes, row) in &chunk {
@@ -392,85 +436,18 @@ fn walk_over(
                 // The row has an entry for each key that it had.
                 None => rows.read(*row)? && rows.has_key(path, bytes),
             };
-            if is_found {
-                rows.keep();
+            if sets.are_undecided() {
+                return Ok(None);
+            }
+            let is_kept = match locking {
+                Some(locking) if is_found => locking.take(*row)?,
+                _ => is_found,
+            };
+            if is_kept {
+                rows.keep(*row);
             }
         }
     }
-    Ok(Some(rows.found))
+    Ok(Some(rows.into_values()))
 }
 
-/// Rows that are read one by one.
-struct Rows<'a> {
-    view: &'a RowView,
-    sets: &'a Sets<'a>,
-    /// the row that was read last
-    values: Vec<Value>,
-    /// the rows kept
-    found: Vec<Value>,
-    count: usize,
-}
-
-impl<'a> Rows<'a> {
-    fn new(view: &'a RowView, sets: &'a Sets<'a>) -> Self {
-        Self {
-            view,
-            sets,
-            values: vec![Value::Null; sets.search.reads.len()],
-            found: Vec::new(),
-            count: 0,
-        }
-    }
-
-    /// Reads a row; whether it is visible and passes every test.
-    fn read(&mut self, row: RowId) -> Result<bool> {
-        let reads = &self.sets.search.reads;
-        Ok(self.view.read(row, reads, &mut self.values)? && self.sets.hold(&self.values))
-    }
-
-    /// The same by the row's entry; None: the row must be read.
-    fn read_entry(
-        &mut self,
-        row: RowId,
-        key: &KeyBytes,
-        covering: &Covering<'_>,
-    ) -> Result<Option<bool>> {
-        let is_visible = self.view.read_entry(row, key, covering, &mut self.values)?;
-        Ok(is_visible.map(|is_visible| is_visible && self.sets.hold(&self.values)))
-    }
-
-    /// Whether the row that was read last has this key.
-    fn has_key(&self, path: &IndexPath, bytes: &KeyBytes) -> bool {
-        let places = path.key_places.iter();
-        let key: Vec<Value> = places.map(|at| self.values[*at].clone()).collect();
-        path.keys.encode(&key) == *bytes
-    }
-
-    /// Keeps the row that was read last.
-    fn keep(&mut self) {
-        let values = self.values.iter_mut();
-        self.found
-            .extend(values.map(|value| std::mem::replace(value, Value::Null)));
-        self.count += 1;
-    }
-}
-
-/// Rows of `width` columns in order; None: keys are too long to tell their order.
-fn sorted(rows: Vec<Value>, width: usize, sort: &Sort) -> Option<Vec<Value>> {
-    let mut keyed = Vec::with_capacity(rows.len() / width.max(1));
-    let mut rows = rows.into_iter();
-    loop {
-        let row: Vec<Value> = rows.by_ref().take(width).collect();
-        if row.is_empty() {
-            break;
-        }
-        let key: Vec<Value> = sort.places.iter().map(|at| row[*at].clone()).collect();
-        let key = sort.keys.encode(&key);
-        if key.is_cut() {
-            return None;
-        }
-        keyed.push((key, row));
-    }
-    keyed.sort_by(|(a, _), (b, _)| a.cmp(b));
-    Some(keyed.into_iter().flat_map(|(_, row)| row).collect())
-}

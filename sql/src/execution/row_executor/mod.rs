@@ -20,16 +20,21 @@
 mod aggregates;
 mod arithmetic;
 mod compile;
+mod compile_expressions;
 mod compile_insert;
 mod condition_values;
 mod conditions;
 mod constant;
 mod ends;
 mod execution;
+mod expressions;
 mod find;
+mod found_rows;
 mod insert;
 mod modify;
+mod planner;
 mod program;
+mod projection;
 mod run;
 mod scope;
 mod search;
@@ -38,5 +43,6 @@ mod value;
 
 pub(crate) use constant::argument;
 pub(crate) use execution::{Execution, Run};
+pub(crate) use planner::Planner;
 pub(crate) use program::{Compiled, RowStatement};
 pub(crate) use scope::Compiler;

@@ -1,5 +1,6 @@
 //! What a statement is compiled for, and the names that its expressions know.
 
+use super::planner::Planner;
 use crate::catalogs::lookup;
 use crate::parse::names;
 use crate::planning::provider::registered::RegisteredTables;
@@ -26,12 +27,16 @@ pub(crate) struct Compiler<'a> {
     pub uses_indexes: bool,
     /// set when the statement asks for `now()`
     pub asks_now: Cell<bool>,
+    /// for expressions beyond those compiled from the syntax tree
+    pub planner: Planner<'a>,
 }
 
 /// The names that a statement's expressions know: those of one table.
 pub(super) struct Scope<'a> {
     pub table: &'a Arc<TableDef>,
     pub alias: String,
+    /// the tables of the names, for the planner
+    pub from: Vec<ast::TableWithJoins>,
     /// whether `excluded.c` is a column of a proposed row, and `c` alone is ambiguous
     pub proposes: bool,
 }
@@ -112,6 +117,7 @@ impl Compiler<'_> {
         Some(Scope {
             table,
             alias: alias.unwrap_or_else(|| table.name.clone()),
+            from: from.to_vec(),
             proposes: false,
         })
     }
