@@ -51,11 +51,11 @@ impl Session {
         if self.has_failed() {
             return Ok(None);
         }
+        let literals = self.statements.literals();
         if self.compiled(&prepared).is_none() {
             // Literals have no declared types, and neither have these parameters.
-            self.compile(&prepared, &[]);
+            self.compile(&prepared, &[], &literals);
         }
-        let literals = self.statements.literals();
         let text = || Arc::from(crate::parse::redacted(sql));
         let ran = self.run_known(&prepared, &literals, text);
         self.statements.give_back(literals);
@@ -120,7 +120,7 @@ impl Session {
             Some(compiled) => compiled,
             None => {
                 let types = self.known_types(prepared).await?;
-                self.compile(prepared, &types)
+                self.compile(prepared, &types, &[])
             }
         };
         self.run_compiled(&compiled, values)
@@ -253,8 +253,14 @@ impl Session {
         (same_catalog && Arc::ptr_eq(&known.template, &self.template)).then_some(known)
     }
 
-    fn compile(&self, prepared: &PreparedStatement, types: &[Option<SqlType>]) -> Arc<Compiled> {
-        let compiled = Arc::new(self.compiled_anew(&prepared.statement, types));
+    /// `literals` are values of parameters that stand for literals.
+    fn compile(
+        &self,
+        prepared: &PreparedStatement,
+        types: &[Option<SqlType>],
+        literals: &[ScalarValue],
+    ) -> Arc<Compiled> {
+        let compiled = Arc::new(self.compiled_anew(&prepared.statement, types, literals));
         *prepared.compiled.lock() = Some(compiled.clone());
         compiled
     }
@@ -265,11 +271,16 @@ impl Session {
             return None;
         };
         let may = self.row_executor && self.settings.max_staleness.is_none();
-        let compiled = may.then(|| self.compiled_anew(statement, &[]))?;
+        let compiled = may.then(|| self.compiled_anew(statement, &[], &[]))?;
         compiled.statement.as_ref().map(RowStatement::text)
     }
 
-    fn compiled_anew(&self, statement: &Parsed, types: &[Option<SqlType>]) -> Compiled {
+    fn compiled_anew(
+        &self,
+        statement: &Parsed,
+        types: &[Option<SqlType>],
+        literals: &[ScalarValue],
+    ) -> Compiled {
         let catalog = match &self.open {
             Some(open) => open.transaction.next_catalog(),
             None => self.shared.db.catalog(),
@@ -287,6 +298,7 @@ impl Session {
             default_schema: &self.template.config_options().catalog.default_schema,
             registered: &RegisteredTables::of(&self.template),
             types,
+            literals,
             uses_indexes: self.settings.access.indexes,
             asks_now: Cell::new(false),
             planner: Planner::new(&begin),

@@ -235,10 +235,7 @@ impl Compiler<'_> {
         }
         let mut set: Vec<(usize, Scalar)> = Vec::with_capacity(list.len());
         let mut computed = Vec::new();
-        for assignment in list {
-            let ast::AssignmentTarget::ColumnName(name) = &assignment.target else {
-                return None;
-            };
+        for (name, value) in assigned(list)? {
             let [ast::ObjectNamePart::Identifier(name)] = name.0.as_slice() else {
                 return None;
             };
@@ -249,7 +246,7 @@ impl Compiler<'_> {
                 return None;
             }
             let mut more = reads.clone();
-            let scalar = self.scalar(scope, &assignment.value, &mut more);
+            let scalar = self.scalar(scope, value, &mut more);
             set.push((
                 position,
                 match scalar.filter(|scalar| suits(scalar, column.sql_type)) {
@@ -258,7 +255,7 @@ impl Compiler<'_> {
                         scalar
                     }
                     None => {
-                        computed.push((assignment.value.clone(), position));
+                        computed.push((value.clone(), position));
                         Scalar::Computed(computed.len() - 1)
                     }
                 },
@@ -312,6 +309,23 @@ impl Compiler<'_> {
             }
         }
     }
+}
+
+/// The single assignments of a list: `(a, b) = (e, f)` is two of them.
+fn assigned(list: &[ast::Assignment]) -> Option<Vec<(&ast::ObjectName, &Expr)>> {
+    let mut single = Vec::with_capacity(list.len());
+    for assignment in list {
+        match (&assignment.target, &assignment.value) {
+            (ast::AssignmentTarget::ColumnName(name), value) => single.push((name, value)),
+            (ast::AssignmentTarget::Tuple(names), Expr::Tuple(values))
+                if names.len() == values.len() =>
+            {
+                single.extend(names.iter().zip(values));
+            }
+            _ => return None,
+        }
+    }
+    Some(single)
 }
 
 pub(super) fn of(

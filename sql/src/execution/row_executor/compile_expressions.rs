@@ -23,6 +23,7 @@ use datafusion::logical_expr::expr::{Cast, Placeholder, ScalarFunction};
 use datafusion::logical_expr::{Expr as Planned, ExprSchemable, LogicalPlan, Volatility};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column as InputColumn;
+use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, Expr, SelectItem, Value as Literal};
 use std::sync::Arc;
 use strandline_base::SqlType;
@@ -170,14 +171,21 @@ impl Compiler<'_> {
         if is_open {
             return None;
         }
-        place_parameters(query, self.types).ok()?;
+        let parameters = self.types.len().max(self.literals.len());
+        let types: Vec<_> = (0..parameters).map(|index| self.slot_type(index)).collect();
+        place_parameters(query, &types).ok()?;
         self.planner.context(self.catalog)
     }
 
     /// The type of a parameter whose value carries no more than its type.
     fn slot_type(&self, index: usize) -> Option<SqlType> {
         use SqlType as T;
-        let known = self.types.get(index).copied().flatten()?;
+        let literal = self.literals.get(index).and_then(|literal| match literal {
+            ScalarValue::Int32(Some(_)) => Some(T::Integer),
+            ScalarValue::Int64(Some(_)) => Some(T::BigInt),
+            _ => None,
+        });
+        let known = self.types.get(index).copied().flatten().or(literal)?;
         let is_plain = matches!(
             known,
             T::Boolean

@@ -4,6 +4,7 @@ use super::planner::Planner;
 use crate::catalogs::lookup;
 use crate::parse::names;
 use crate::planning::provider::registered::RegisteredTables;
+use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, Expr, TableFactor};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ pub(crate) struct Compiler<'a> {
     pub registered: &'a RegisteredTables,
     /// per parameter its type; None: its value's
     pub types: &'a [Option<SqlType>],
+    /// values of parameters that stand for literals
+    pub literals: &'a [ScalarValue],
     /// whether secondary indexes may be asked
     pub uses_indexes: bool,
     /// set when the statement asks for `now()`
