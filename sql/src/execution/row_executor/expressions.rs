@@ -4,7 +4,6 @@
 //! value that its column repeats. So compiled expressions have no state, and executions share them.
 //! `None`: not decided here; the full path words the error.
 
-use super::execution::Execution;
 use super::source::Source;
 use super::value::is_of;
 use crate::values::result::QueryResult;
@@ -48,6 +47,13 @@ pub(super) struct Expressions {
     /// one field per input
     pub schema: SchemaRef,
     pub compiled: Vec<Arc<dyn PhysicalExpr>>,
+}
+
+/// What parameters and `now()` are in an execution.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slots<'a> {
+    pub values: &'a [ScalarValue],
+    pub now_us: u64,
 }
 
 /// Rows to evaluate expressions for.
@@ -94,10 +100,10 @@ impl<'a> Rows<'a> {
 
 impl Expressions {
     /// Whether every parameter has a value of its type.
-    pub fn fit(&self, execution: &Execution<'_>) -> bool {
+    pub fn fit(&self, slots: &Slots<'_>) -> bool {
         self.inputs.iter().all(|(input, t)| match input {
             Input::Parameter(index) => {
-                let value = execution.values.get(*index);
+                let value = slots.values.get(*index);
                 value.is_some_and(|value| is_of(value, *t))
             }
             _ => true,
@@ -105,15 +111,15 @@ impl Expressions {
     }
 
     /// One array per expression.
-    pub fn evaluate(&self, execution: &Execution<'_>, rows: &Rows<'_>) -> Option<Vec<ArrayRef>> {
+    pub fn evaluate(&self, slots: &Slots<'_>, rows: &Rows<'_>) -> Option<Vec<ArrayRef>> {
         let fields = self.schema.fields().iter();
         let arrays = self.inputs.iter().zip(fields).map(|((input, t), field)| {
-            let slot = |value| repeated(value, field.data_type(), rows.count);
+            let repeat = |value| repeated(value, field.data_type(), rows.count);
             match input {
                 Input::Column(place) => rows.column(*place, *t),
                 Input::Excluded(position) => array_of_one(*t, rows.excluded.get(*position)?).ok(),
-                Input::Parameter(index) => slot(execution.values.get(*index)?),
-                Input::Now => slot(&execution.datum(&Source::Now)?.value),
+                Input::Parameter(index) => repeat(slots.values.get(*index)?),
+                Input::Now => repeat(&Source::Now.datum(slots.values, slots.now_us)?.value),
             }
         });
         let arrays = arrays.collect::<Option<Vec<_>>>()?;
@@ -128,8 +134,8 @@ impl Expressions {
     }
 
     /// Whether a condition holds for a row.
-    pub fn hold(&self, execution: &Execution<'_>, row: &Rows<'_>) -> Option<bool> {
-        let results = self.evaluate(execution, row)?;
+    pub fn hold(&self, slots: &Slots<'_>, row: &Rows<'_>) -> Option<bool> {
+        let results = self.evaluate(slots, row)?;
         let mut conditions = results.iter().map(|result| {
             let condition = result.as_boolean_opt()?;
             Some(condition.is_valid(0) && condition.value(0))
@@ -140,14 +146,14 @@ impl Expressions {
     /// The rows of a query's result.
     pub fn result(
         &self,
-        execution: &Execution<'_>,
+        slots: &Slots<'_>,
         schema: &SchemaRef,
         rows: &Rows<'_>,
     ) -> Option<QueryResult> {
         if rows.count == 0 {
             return Some(QueryResult::new(schema.clone(), Vec::new()));
         }
-        let columns = self.evaluate(execution, rows)?;
+        let columns = self.evaluate(slots, rows)?;
         let batch = RecordBatch::try_new(schema.clone(), columns).ok()?;
         Some(QueryResult::new(schema.clone(), vec![batch]))
     }
@@ -182,8 +188,8 @@ pub(super) struct ComputedValues {
 
 impl ComputedValues {
     /// The values for a row.
-    pub fn of(&self, execution: &Execution<'_>, row: &Rows<'_>) -> Option<Vec<Value>> {
-        let results = self.expressions.evaluate(execution, row)?;
+    pub fn of(&self, slots: &Slots<'_>, row: &Rows<'_>) -> Option<Vec<Value>> {
+        let results = self.expressions.evaluate(slots, row)?;
         let values = results.iter().zip(&self.types).map(|(array, t)| {
             if *array.data_type() == arrow_type(*t) {
                 return Some(value_at(*t, array, 0));

@@ -2,129 +2,23 @@
 
 use super::condition_values::Values;
 use super::execution::{Decided, Execution};
-use super::expressions;
 use super::found_rows::{Locking, Rows};
 use super::search::{IndexPath, Next, Path, Search};
+use super::sets::{ROWS_MAX, Sets};
 use super::source::Source;
 use super::value::integer;
 use crate::planning::locking::Lock;
-use std::cell::Cell;
 use std::ops::Bound;
 use std::sync::Arc;
 use strandline_base::{Result, RowId, Value};
 use strandline_engine::catalog::TableDef;
 use strandline_engine::{
-    ColumnPredicate, CompareOp, Covering, Direction, EntryWatch, KeyBytes, KeyRange, ScanRequest,
-    Statement,
+    Covering, Direction, EntryWatch, KeyBytes, KeyRange, ScanRequest, Statement,
 };
 
-/// A search that meets more rows is planned: rows by the thousand are better fetched by block.
-const ROWS_MAX: usize = 256;
 /// A walk passes over so many entries for each row that is wanted, beside [`ROWS_MAX`]: of rows
 /// that tests keep back, and of keys that rows have left.
 const ENTRIES_PER_ROW: usize = 4;
-
-/// The sets of values of a search's tests, for one execution.
-pub(super) struct Sets<'a> {
-    pub search: &'a Search,
-    values: Vec<Values>,
-    execution: &'a Execution<'a>,
-    /// whether the residual condition of a row is not decided here
-    is_undecided: Cell<bool>,
-}
-
-impl Sets<'_> {
-    /// Whether a row, of which the search's columns were read, passes every test and condition.
-    pub fn hold(&self, row: &[Value]) -> bool {
-        let mut tests = self.values.iter().zip(&self.search.test_places);
-        if !tests.all(|(values, place)| values.holds(&row[*place])) {
-            return false;
-        }
-        let Some(residual) = &self.search.residual else {
-            return true;
-        };
-        let row = expressions::Rows::one(row, &[]);
-        let holds = residual.condition.hold(self.execution, &row);
-        if holds.is_none() {
-            self.is_undecided.set(true);
-        }
-        holds.unwrap_or(false)
-    }
-
-    /// Whether a condition of a row could not be decided.
-    pub fn are_undecided(&self) -> bool {
-        self.is_undecided.get()
-    }
-
-    fn is_empty(&self) -> bool {
-        self.values.iter().any(Values::is_empty)
-    }
-
-    fn points(&self, test: usize) -> &[Value] {
-        match &self.values[test] {
-            Values::Points(points) => points,
-            Values::Within(..) => &[],
-        }
-    }
-
-    /// Every combination of the values of these tests; None: too many.
-    fn combinations(&self, tests: &[usize]) -> Option<Vec<Vec<Value>>> {
-        let mut keys = vec![Vec::with_capacity(tests.len())];
-        for test in tests {
-            let points = self.points(*test);
-            if let ([key], [point]) = (keys.as_mut_slice(), points) {
-                key.push(point.clone());
-                continue;
-            }
-            if keys.len().saturating_mul(points.len()) > ROWS_MAX {
-                return None;
-            }
-            let longer = keys.iter().flat_map(|key| {
-                points.iter().map(|point| {
-                    let mut longer = key.clone();
-                    longer.push(point.clone());
-                    longer
-                })
-            });
-            keys = longer.collect();
-        }
-        Some(keys)
-    }
-
-    /// The tests as a scan has them, as far as it can have them: perhaps for more rows.
-    fn predicates(&self) -> Vec<ColumnPredicate> {
-        let mut found = Vec::new();
-        for (test, values) in self.search.tests.iter().zip(&self.values) {
-            let mut add = |op, value: &Value| {
-                found.push(ColumnPredicate {
-                    column: test.column,
-                    op,
-                    value: value.clone(),
-                });
-            };
-            match values {
-                Values::Points(points) => {
-                    if let [point] = points.as_slice() {
-                        add(CompareOp::Eq, point);
-                    }
-                }
-                Values::Within(lower, upper) => {
-                    match lower {
-                        Bound::Included(value) => add(CompareOp::Ge, value),
-                        Bound::Excluded(value) => add(CompareOp::Gt, value),
-                        Bound::Unbounded => {}
-                    }
-                    match upper {
-                        Bound::Included(value) => add(CompareOp::Le, value),
-                        Bound::Excluded(value) => add(CompareOp::Lt, value),
-                        Bound::Unbounded => {}
-                    }
-                }
-            }
-        }
-        found
-    }
-}
 
 impl IndexPath {
     /// Some: rows may be read by their entries, which are read after this.
@@ -157,22 +51,6 @@ impl IndexPath {
 }
 
 impl Execution<'_> {
-    /// The sets of values of a search's tests.
-    pub(super) fn sets<'a>(&'a self, search: &'a Search) -> Option<Sets<'a>> {
-        let residual = search.residual.as_ref();
-        if !residual.is_none_or(|residual| residual.condition.fit(self)) {
-            return None;
-        }
-        let values = search.tests.iter().map(|test| self.values_of(test));
-        let values = values.collect::<Option<_>>()?;
-        Some(Sets {
-            search,
-            values,
-            execution: self,
-            is_undecided: Cell::new(false),
-        })
-    }
-
     /// The rows of a search, one after the other, of each the columns that it reads.
     pub(super) fn find(
         &self,
@@ -205,7 +83,7 @@ impl Execution<'_> {
         });
         let locking = locking.as_ref();
         let found = match walk {
-            Some(walk) => walk_over((statement, table), &sets, walk, most, locking)?,
+            Some(walk) => walk_over((statement.as_ref(), table), &sets, walk, most, locking)?,
             None => self.gathered(statement, table, &sets, (most, locking))?,
         };
         let Some(mut found) = found.filter(|_| !sets.are_undecided()) else {

@@ -1,7 +1,7 @@
 //! The rows that a search finds: read, kept, locked and put in order.
 
-use super::find::Sets;
 use super::search::{IndexPath, Sort};
+use super::sets::Sets;
 use crate::planning::locking::Lock;
 use std::sync::Arc;
 use strandline_base::{Result, RowId, Value};

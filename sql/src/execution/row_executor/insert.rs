@@ -58,8 +58,8 @@ impl Execution<'_> {
     fn proposed_rows(&self, table: &TableDef, insert: &Insert) -> Decided<Vec<Value>> {
         let computed = match &insert.computed {
             None => Vec::new(),
-            Some(computed) if computed.expressions.fit(self) => {
-                match computed.of(self, &Rows::one(&[], &[])) {
+            Some(computed) if computed.expressions.fit(&self.slots()) => {
+                match computed.of(&self.slots(), &Rows::one(&[], &[])) {
                     Some(values) => values,
                     None => return Ok(None),
                 }

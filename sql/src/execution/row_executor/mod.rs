@@ -43,6 +43,7 @@ mod projection;
 mod run;
 mod scope;
 mod search;
+mod sets;
 mod source;
 mod value;
 

@@ -206,7 +206,7 @@ impl<'a> Modification<'a> {
         excluded: &'a [Value],
     ) -> Option<Self> {
         let computed = list.computed.iter().map(|computed| &computed.expressions);
-        if !computed.chain(&list.condition).all(|e| e.fit(execution)) {
+        if !computed.chain(&list.condition).all(|e| e.fit(&execution.slots())) {
             return None;
         }
         let mut values = Vec::with_capacity(list.set.len());
@@ -238,7 +238,7 @@ impl<'a> Modification<'a> {
     pub fn decide(&mut self, row: &[Value], set: &mut Vec<(ColumnId, Value)>) -> Result<Effect> {
         let holds = match &self.list.condition {
             None => Some(true),
-            Some(condition) => condition.hold(self.execution, &Rows::one(row, self.excluded)),
+            Some(condition) => condition.hold(&self.execution.slots(), &Rows::one(row, self.excluded)),
         };
         self.is_left = holds == Some(false);
         if self.is_left {
@@ -258,7 +258,7 @@ impl<'a> Modification<'a> {
     fn assign(&self, row: &[Value], set: &mut Vec<(ColumnId, Value)>) -> Option<()> {
         let mut computed = match &self.list.computed {
             None => Vec::new(),
-            Some(computed) => computed.of(self.execution, &Rows::one(row, self.excluded))?,
+            Some(computed) => computed.of(&self.execution.slots(), &Rows::one(row, self.excluded))?,
         }
         .into_iter();
         for ((position, _), new) in self.list.set.iter().zip(&self.values) {
@@ -367,7 +367,7 @@ impl Written {
     ) -> Decided<QueryResult> {
         if let Some(computed) = &wanted.computed {
             let rows = Rows::many(&self.values, width);
-            return Ok(computed.result(execution, &wanted.result.schema, &rows));
+            return Ok(computed.result(&execution.slots(), &wanted.result.schema, &rows));
         }
         let ValueColumns { types, schema } = wanted.result.as_ref();
         if self.values.is_empty() {

@@ -1,6 +1,6 @@
 //! Select lists and RETURNING: columns of the table, or any expressions over them.
 
-use super::execution::Execution;
+use super::expressions::Slots;
 use super::program::Projection;
 use super::scope::{Compiler, Scope};
 use crate::parse::names;
@@ -21,9 +21,9 @@ pub(super) enum Reads {
 
 impl Projection {
     /// Whether every parameter of its expressions has a value of its type.
-    pub fn fit(&self, execution: &Execution<'_>) -> bool {
+    pub fn fit(&self, slots: &Slots<'_>) -> bool {
         let computed = self.computed.as_ref();
-        computed.is_none_or(|computed| computed.fit(execution))
+        computed.is_none_or(|computed| computed.fit(slots))
     }
 }
 

@@ -22,7 +22,7 @@ impl Execution<'_> {
         };
         let table = &statement.table;
         let returning = statement.returning.as_ref();
-        if !returning.is_none_or(|columns| columns.fit(self)) {
+        if !returning.is_none_or(|columns| columns.fit(&self.slots())) {
             return Ok(Run::Undecided);
         }
         let mut written = Written::new(returning.is_some());
@@ -54,7 +54,7 @@ impl Execution<'_> {
         let Some(key) = self.key_values(&select.key.parts) else {
             return Ok(Run::Undecided);
         };
-        if !select.columns.fit(self) {
+        if !select.columns.fit(&self.slots()) {
             return Ok(Run::Undecided);
         }
         let columns = &select.columns.ids;
@@ -87,7 +87,7 @@ impl Execution<'_> {
         let schema = &columns.result.schema;
         let result = match &row {
             None => Some(QueryResult::new(schema.clone(), Vec::new())),
-            Some(row) => computed.result(self, schema, &Rows::one(row, &[])),
+            Some(row) => computed.result(&self.slots(), schema, &Rows::one(row, &[])),
         };
         result.map_or(Run::Undecided, Run::Rows)
     }
@@ -99,7 +99,7 @@ impl Execution<'_> {
         wanted: &Projection,
         lock: Option<Lock>,
     ) -> Result<Run> {
-        if !wanted.fit(self) {
+        if !wanted.fit(&self.slots()) {
             return Ok(Run::Undecided);
         }
         let Some(statement) = self.statement()? else {
@@ -110,7 +110,7 @@ impl Execution<'_> {
         };
         if let Some(computed) = &wanted.computed {
             let rows = Rows::many(&rows, search.reads.len());
-            let result = computed.result(self, &wanted.result.schema, &rows);
+            let result = computed.result(&self.slots(), &wanted.result.schema, &rows);
             return Ok(result.map_or(Run::Undecided, Run::Rows));
         }
         let ValueColumns { types, schema } = wanted.result.as_ref();
