@@ -120,7 +120,8 @@ impl Session {
             Some(compiled) => compiled,
             None => {
                 let types = self.known_types(prepared).await?;
-                self.compile(prepared, &types, &[])
+                let literals = if prepared.typed { &[] } else { values };
+                self.compile(prepared, &types, literals)
             }
         };
         self.run_compiled(&compiled, values)
@@ -212,11 +213,7 @@ impl Session {
 
     /// Runs a statement, and again with a new snapshot after a conflict if there is a savepoint before
     /// it.
-    fn attempts_at(
-        &self,
-        execution: &Execution<'_>,
-        savepoint: Option<&Savepoint>,
-    ) -> Result<Run> {
+    fn attempts_at(&self, execution: &Execution<'_>, savepoint: Option<&Savepoint>) -> Result<Run> {
         let transaction = execution.transaction;
         let mut tries = 1;
         loop {
@@ -253,7 +250,7 @@ impl Session {
         (same_catalog && Arc::ptr_eq(&known.template, &self.template)).then_some(known)
     }
 
-    /// `literals` are values of parameters that stand for literals.
+    /// `literals` are the values of parameters that have no declared type.
     fn compile(
         &self,
         prepared: &PreparedStatement,

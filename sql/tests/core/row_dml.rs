@@ -126,7 +126,10 @@ fn statements() -> Vec<(&'static str, Vec<ScalarValue>)> {
             "UPDATE item SET u = u || 'too long' WHERE id = $1",
             vec![int(9)],
         ),
-        ("UPDATE item SET id = NULL WHERE id + 0 = $1 AND id = $1", vec![int(9)]),
+        (
+            "UPDATE item SET id = NULL WHERE id + 0 = $1 AND id = $1",
+            vec![int(9)],
+        ),
     ]
 }
 
@@ -144,7 +147,10 @@ fn statements_of_applications_give_the_full_path_s_results() {
                 let before = point_runs(&fast);
                 let outcome = |c: &mut Connection, statement: &Prepared| {
                     if block {
-                        run(c, &[&format!("BEGIN ISOLATION LEVEL {level}"), "SAVEPOINT s"]);
+                        run(
+                            c,
+                            &[&format!("BEGIN ISOLATION LEVEL {level}"), "SAVEPOINT s"],
+                        );
                     }
                     let outcome = ran(c, statement, &values);
                     let state = match block {
@@ -164,7 +170,11 @@ fn statements_of_applications_give_the_full_path_s_results() {
                 assert_eq!(fast_one, full_one, "{level} {block}: {sql}");
                 let failed = fast_one.0.as_bytes()[0].is_ascii_digit();
                 let expected = before + u64::from(!failed);
-                assert_eq!(point_runs(&fast), expected, "{level} {block}: {sql}: {fast_one:?}");
+                assert_eq!(
+                    point_runs(&fast),
+                    expected,
+                    "{level} {block}: {sql}: {fast_one:?}"
+                );
             }
         }
         for c in [&mut a, &mut b] {
@@ -181,11 +191,23 @@ fn values_of_parameters_decide_nothing_but_the_result() {
     run(&mut c, ITEMS);
     let get = prepared(&mut c, "SELECT a + $1, s || $2 FROM item WHERE id = $3");
     let ask = |c: &mut Connection, values: [ScalarValue; 3]| ran(c, &get, &values);
-    assert_eq!(ask(&mut c, [int(5), text("x"), int(6)]), "SELECT 1 Some([\"7|s6x\"])");
+    assert_eq!(
+        ask(&mut c, [int(5), text("x"), int(6)]),
+        "SELECT 1 Some([\"7|s6x\"])"
+    );
     let null = ScalarValue::Int32(None);
-    assert_eq!(ask(&mut c, [null, text(""), int(6)]), "SELECT 1 Some([\"NULL|s6\"])");
-    assert_eq!(ask(&mut c, [int(5), ScalarValue::Null, int(7)]), "SELECT 1 Some([\"NULL|NULL\"])");
-    assert_eq!(ask(&mut c, [int(5), text("x"), int(99)]), "SELECT 0 Some([])");
+    assert_eq!(
+        ask(&mut c, [null, text(""), int(6)]),
+        "SELECT 1 Some([\"NULL|s6\"])"
+    );
+    assert_eq!(
+        ask(&mut c, [int(5), ScalarValue::Null, int(7)]),
+        "SELECT 1 Some([\"NULL|NULL\"])"
+    );
+    assert_eq!(
+        ask(&mut c, [int(5), text("x"), int(99)]),
+        "SELECT 0 Some([])"
+    );
     let most = ask(&mut c, [int(i32::MAX), text("x"), int(6)]);
     assert_eq!(most, "22003 integer out of range");
 }
@@ -226,7 +248,8 @@ fn texts_with_other_numbers_share_compiled_expressions() {
                 point_runs(&database),
             );
         }
-        let sql = format!("SELECT CASE WHEN id > {i} THEN id * {i} ELSE -{i} END FROM item WHERE id = 9");
+        let sql =
+            format!("SELECT CASE WHEN id > {i} THEN id * {i} ELSE -{i} END FROM item WHERE id = 9");
         let expected = if 9 > i { 9 * i } else { -i };
         assert_eq!(rows(&mut c, &sql), [expected.to_string()]);
     }
@@ -284,7 +307,10 @@ fn keys_and_references_are_checked_when_all_rows_are_there() {
     assert_eq!(point_runs(&database), before + 1);
     let all = "SELECT * FROM node ORDER BY id";
     assert_eq!(rows(&mut c, all), ["1|9|2", "2|1|1", "5|9|7", "9|9|9"]);
-    let swap = prepared(&mut c, "UPDATE node SET rank = 3 - rank WHERE id IN ($1, $2)");
+    let swap = prepared(
+        &mut c,
+        "UPDATE node SET rank = 3 - rank WHERE id IN ($1, $2)",
+    );
     assert_eq!(ran(&mut c, &swap, &[int(1), int(2)]), "UPDATE 2 None");
     assert_eq!(rows(&mut c, all), ["1|9|1", "2|1|2", "5|9|7", "9|9|9"]);
     let orphan = prepared(
@@ -302,10 +328,22 @@ fn definitions_and_rights_may_change_between_executions() {
     let database = database();
     let mut c = database.connect();
     run(&mut c, ITEMS);
-    run(&mut c, &["CREATE USER ann PASSWORD 'x'", "GRANT SELECT, UPDATE ON item TO ann"]);
+    run(
+        &mut c,
+        &[
+            "CREATE USER ann PASSWORD 'x'",
+            "GRANT SELECT, UPDATE ON item TO ann",
+        ],
+    );
     let mut ann = database.connect_as("ann").expect("connects");
-    let lock = prepared(&mut ann, "SELECT upper(s) FROM item WHERE id = $1 FOR UPDATE");
-    let add = prepared(&mut ann, "UPDATE item SET n = n + length(s) WHERE id IN ($1, 99)");
+    let lock = prepared(
+        &mut ann,
+        "SELECT upper(s) FROM item WHERE id = $1 FOR UPDATE",
+    );
+    let add = prepared(
+        &mut ann,
+        "UPDATE item SET n = n + length(s) WHERE id IN ($1, 99)",
+    );
     let read = prepared(&mut ann, "SELECT upper(s) FROM item WHERE id = $1");
     let before = point_runs(&database);
     let one = |c: &mut Connection, statement: &Prepared| ran(c, statement, &[int(1)]);
@@ -319,12 +357,27 @@ fn definitions_and_rights_may_change_between_executions() {
     assert_eq!(one(&mut ann, &add), denied);
     assert_eq!(one(&mut ann, &read), "SELECT 1 Some([\"S1\"])");
     run(&mut c, &["GRANT UPDATE ON item TO ann"]);
-    run(&mut c, &["ALTER TABLE item ADD CONSTRAINT small CHECK (id > 1 OR n < 5)"]);
+    run(
+        &mut c,
+        &["ALTER TABLE item ADD CONSTRAINT small CHECK (id > 1 OR n < 5)"],
+    );
     // It was 1.25 and is 3.25 after the first execution.
     assert!(one(&mut ann, &add).starts_with("23514"));
-    run(&mut c, &["ALTER TABLE item DROP CONSTRAINT small", "DROP INDEX item_a"]);
+    run(
+        &mut c,
+        &[
+            "ALTER TABLE item DROP CONSTRAINT small",
+            "DROP INDEX item_a",
+        ],
+    );
     assert_eq!(one(&mut ann, &add), "UPDATE 1 None");
-    run(&mut c, &["ALTER TABLE item DROP COLUMN s", "ALTER TABLE item ADD COLUMN s text DEFAULT 'new'"]);
+    run(
+        &mut c,
+        &[
+            "ALTER TABLE item DROP COLUMN s",
+            "ALTER TABLE item ADD COLUMN s text DEFAULT 'new'",
+        ],
+    );
     assert_eq!(one(&mut ann, &read), "SELECT 1 Some([\"NEW\"])");
     run(&mut c, &["REVOKE SELECT ON item FROM ann"]);
     assert_eq!(one(&mut ann, &read), denied);
@@ -339,12 +392,21 @@ fn a_lock_is_waited_for_refused_or_passed_over() {
     run(&mut a, ITEMS);
     let next = "SELECT id, a FROM item WHERE a = $1 ORDER BY id LIMIT 2 FOR UPDATE SKIP LOCKED";
     let next = prepared(&mut b, next);
-    let at_once = prepared(&mut b, "SELECT id FROM item WHERE id = $1 FOR NO KEY UPDATE NOWAIT");
+    let at_once = prepared(
+        &mut b,
+        "SELECT id FROM item WHERE id = $1 FOR NO KEY UPDATE NOWAIT",
+    );
     let shared = prepared(&mut b, "SELECT id FROM item WHERE id IN ($1, $2) FOR SHARE");
     let before = point_runs(&database);
-    run(&mut a, &["BEGIN", "SELECT s FROM item WHERE id = 5 FOR UPDATE"]);
+    run(
+        &mut a,
+        &["BEGIN", "SELECT s FROM item WHERE id = 5 FOR UPDATE"],
+    );
     assert_eq!(point_runs(&database), before + 1);
-    assert_eq!(ran(&mut b, &next, &[int(1)]), "SELECT 2 Some([\"1|1\", \"9|1\"])");
+    assert_eq!(
+        ran(&mut b, &next, &[int(1)]),
+        "SELECT 2 Some([\"1|1\", \"9|1\"])"
+    );
     assert_eq!(point_runs(&database), before + 2);
     let refused = "55P03 could not obtain lock on row in relation \"item\"";
     assert_eq!(ran(&mut b, &at_once, &[int(5)]), refused);
@@ -353,15 +415,25 @@ fn a_lock_is_waited_for_refused_or_passed_over() {
     assert!(ran(&mut b, &shared, &[int(5), int(6)]).starts_with("55P03"));
     fails(&mut b, "SELECT 1", SqlState::IN_FAILED_SQL_TRANSACTION);
     run(&mut b, &["ROLLBACK", "RESET lock_timeout", "BEGIN"]);
-    assert_eq!(ran(&mut b, &shared, &[int(6), int(7)]), "SELECT 2 Some([\"6\", \"7\"])");
+    assert_eq!(
+        ran(&mut b, &shared, &[int(6), int(7)]),
+        "SELECT 2 Some([\"6\", \"7\"])"
+    );
     run(&mut a, &["SET lock_timeout = '20ms'"]);
-    fails(&mut a, "UPDATE item SET a = a * 2 WHERE id = 7", SqlState::LOCK_NOT_AVAILABLE);
+    fails(
+        &mut a,
+        "UPDATE item SET a = a * 2 WHERE id = 7",
+        SqlState::LOCK_NOT_AVAILABLE,
+    );
     run(&mut a, &["ROLLBACK"]);
     run(&mut b, &["COMMIT"]);
     // A read-only transaction takes no locks.
     run(&mut b, &["BEGIN READ ONLY"]);
     let message = ran(&mut b, &next, &[int(1)]);
-    assert_eq!(message, "25006 cannot execute SELECT FOR UPDATE in a read-only transaction");
+    assert_eq!(
+        message,
+        "25006 cannot execute SELECT FOR UPDATE in a read-only transaction"
+    );
     run(&mut b, &["ROLLBACK"]);
 }
 
@@ -453,7 +525,10 @@ fn a_queue_hands_every_job_out_once() {
     });
     let sql = "SELECT count(*) FROM job JOIN taken ON job = id AND job.owner = taken.owner";
     assert_eq!(rows(&mut c, sql), ["60"]);
-    assert_eq!(rows(&mut c, "SELECT count(*) FROM job WHERE state <> 'done'"), ["0"]);
+    assert_eq!(
+        rows(&mut c, "SELECT count(*) FROM job WHERE state <> 'done'"),
+        ["0"]
+    );
 }
 
 #[test]
@@ -463,14 +538,32 @@ fn a_serializable_transaction_notes_what_its_conditions_read() {
     run(&mut a, ITEMS);
     let count = "SELECT count(*) FROM item WHERE a = 2 AND length(s) > 1";
     for (mine, yours) in [
-        ("UPDATE item SET n = n + a WHERE id = 1", "UPDATE item SET n = n + a WHERE id = 3"),
-        ("SELECT a + 1 FROM item WHERE id = 1", "SELECT a + 1 FROM item WHERE id = 1"),
+        (
+            "UPDATE item SET n = n + a WHERE id = 1",
+            "UPDATE item SET n = n + a WHERE id = 3",
+        ),
+        (
+            "SELECT a + 1 FROM item WHERE id = 1",
+            "SELECT a + 1 FROM item WHERE id = 1",
+        ),
     ] {
         for c in [&mut a, &mut b] {
             run(c, &["BEGIN ISOLATION LEVEL SERIALIZABLE", count]);
         }
-        run(&mut a, &[mine, "INSERT INTO item (id, a, s) VALUES (1000 + 1, 2, 'new')"]);
-        run(&mut b, &[yours, "INSERT INTO item (id, a, s) VALUES (1000 + 2, 2, 'new')"]);
+        run(
+            &mut a,
+            &[
+                mine,
+                "INSERT INTO item (id, a, s) VALUES (1000 + 1, 2, 'new')",
+            ],
+        );
+        run(
+            &mut b,
+            &[
+                yours,
+                "INSERT INTO item (id, a, s) VALUES (1000 + 2, 2, 'new')",
+            ],
+        );
         run(&mut a, &["COMMIT"]);
         let error = b.execute("COMMIT", ()).expect_err("a phantom");
         assert_eq!(error.sqlstate(), SqlState::SERIALIZATION_FAILURE);
@@ -517,7 +610,10 @@ fn declared_types_decide_what_a_parameter_is() {
     let big = big.expect("prepares");
     let before = point_runs(&database);
     let values = [ScalarValue::Int64(Some(3_000_000_000)), int(6)];
-    assert_eq!(ran(&mut c, &big, &values), "SELECT 1 Some([\"3000000002|0\"])");
+    assert_eq!(
+        ran(&mut c, &big, &values),
+        "SELECT 1 Some([\"3000000002|0\"])"
+    );
     let float = c.prepare_typed(sql, &[Some(SqlType::Double), Some(SqlType::Integer)]);
     let float = float.expect("prepares");
     let values = [ScalarValue::Float64(Some(4.0)), int(6)];

@@ -54,13 +54,13 @@ mod widen;
 
 use crate::planning::context::StatementContext;
 use crate::values::result::Gathered;
+pub(crate) use by_row::{plan_values, values_query};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::sql::sqlparser::ast;
-pub(crate) use by_row::{plan_values, values_query};
 pub(crate) use defaults::draws_identity;
 pub(crate) use direct::may_be_direct;
 use futures::TryStreamExt;

@@ -3,7 +3,7 @@
 
 use super::aggregates::call_of;
 use super::arithmetic::Arithmetic;
-use super::conditions::{Condition, Conditions, Test};
+use super::conditions::{Condition, Conditions};
 use super::program::{
     Find, Key, Operation, Projection, RowStatement, Scalar, Select, SetList, Update,
 };
@@ -42,11 +42,8 @@ impl Compiler<'_> {
         if select.selection.is_none() && query.order_by.is_none() && !aggregates {
             return None;
         }
-        let mut plain = dml::plain_select(
-            items.clone(),
-            select.from.clone(),
-            select.selection.clone(),
-        );
+        let mut plain =
+            dml::plain_select(items.clone(), select.from.clone(), select.selection.clone());
         plain.order_by.clone_from(&query.order_by);
         plain.limit_clause.clone_from(&query.limit_clause);
         plain.locks.clone_from(&query.locks);

@@ -9,7 +9,7 @@ use super::expressions::{ComputedValues, Expressions, Input, Slot};
 use super::scope::{Compiler, EXCLUDED, Scope};
 use crate::catalogs::pg_catalog::{display, functions};
 use crate::execution::dml;
-use crate::parse::params;
+use crate::parse::params::{self, own_type};
 use crate::parse::placeholders::place_parameters;
 use crate::planning::context::StatementContext;
 use crate::planning::expressions::compile;
@@ -23,7 +23,6 @@ use datafusion::logical_expr::expr::{Cast, Placeholder, ScalarFunction};
 use datafusion::logical_expr::{Expr as Planned, ExprSchemable, LogicalPlan, Volatility};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column as InputColumn;
-use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, Expr, SelectItem, Value as Literal};
 use std::sync::Arc;
 use strandline_base::SqlType;
@@ -180,12 +179,9 @@ impl Compiler<'_> {
     /// The type of a parameter whose value carries no more than its type.
     fn slot_type(&self, index: usize) -> Option<SqlType> {
         use SqlType as T;
-        let literal = self.literals.get(index).and_then(|literal| match literal {
-            ScalarValue::Int32(Some(_)) => Some(T::Integer),
-            ScalarValue::Int64(Some(_)) => Some(T::BigInt),
-            _ => None,
-        });
-        let known = self.types.get(index).copied().flatten().or(literal)?;
+        let declared = self.types.get(index).copied().flatten();
+        let own = || own_type(self.literals.get(index)?).1;
+        let known = declared.or_else(own)?;
         let is_plain = matches!(
             known,
             T::Boolean
@@ -294,7 +290,10 @@ impl Binder<'_, '_> {
             Some(known) if *known == t || (known.is_string() && t.is_string()) => known.clone(),
             Some(_) => return None,
         };
-        let input = Input::Parameter(index);
+        let input = match self.compiler.types.get(index) {
+            Some(Some(_)) => Input::Parameter(index),
+            _ => Input::Literal(index),
+        };
         Some(self.name(input, sql_type, Field::new("", t, true)))
     }
 

@@ -6,10 +6,11 @@
 
 use super::source::Source;
 use super::value::is_of;
+use crate::parse::params::own_type;
 use crate::values::result::QueryResult;
 use crate::values::value::array_of_one;
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::array::new_null_array;
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use datafusion::common::Result as PlanResult;
 use datafusion::logical_expr::ColumnarValue;
@@ -29,6 +30,8 @@ pub(super) enum Input {
     /// a column of the row that an INSERT proposes: its position in the table
     Excluded(usize),
     Parameter(usize),
+    /// a parameter without a declared type: its value is read as the literal that it is
+    Literal(usize),
     /// `now()`
     Now,
 }
@@ -36,7 +39,7 @@ pub(super) enum Input {
 impl Input {
     /// Whether all rows have the same value.
     pub fn is_slot(self) -> bool {
-        matches!(self, Self::Parameter(_) | Self::Now)
+        matches!(self, Self::Parameter(_) | Self::Literal(_) | Self::Now)
     }
 }
 
@@ -106,6 +109,10 @@ impl Expressions {
                 let value = slots.values.get(*index);
                 value.is_some_and(|value| is_of(value, *t))
             }
+            Input::Literal(index) => {
+                let value = slots.values.get(*index);
+                value.is_some_and(|value| own_type(value).1 == Some(*t))
+            }
             _ => true,
         })
     }
@@ -119,6 +126,7 @@ impl Expressions {
                 Input::Column(place) => rows.column(*place, *t),
                 Input::Excluded(position) => array_of_one(*t, rows.excluded.get(*position)?).ok(),
                 Input::Parameter(index) => repeat(slots.values.get(*index)?),
+                Input::Literal(index) => repeat(&own_type(slots.values.get(*index)?).0),
                 Input::Now => repeat(&Source::Now.datum(slots.values, slots.now_us)?.value),
             }
         });

@@ -328,4 +328,3 @@ fn walk_over(
     }
     Ok(Some(rows.into_values()))
 }
-

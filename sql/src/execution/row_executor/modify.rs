@@ -206,7 +206,10 @@ impl<'a> Modification<'a> {
         excluded: &'a [Value],
     ) -> Option<Self> {
         let computed = list.computed.iter().map(|computed| &computed.expressions);
-        if !computed.chain(&list.condition).all(|e| e.fit(&execution.slots())) {
+        if !computed
+            .chain(&list.condition)
+            .all(|e| e.fit(&execution.slots()))
+        {
             return None;
         }
         let mut values = Vec::with_capacity(list.set.len());
@@ -238,7 +241,9 @@ impl<'a> Modification<'a> {
     pub fn decide(&mut self, row: &[Value], set: &mut Vec<(ColumnId, Value)>) -> Result<Effect> {
         let holds = match &self.list.condition {
             None => Some(true),
-            Some(condition) => condition.hold(&self.execution.slots(), &Rows::one(row, self.excluded)),
+            Some(condition) => {
+                condition.hold(&self.execution.slots(), &Rows::one(row, self.excluded))
+            }
         };
         self.is_left = holds == Some(false);
         if self.is_left {
@@ -256,11 +261,12 @@ impl<'a> Modification<'a> {
     }
 
     fn assign(&self, row: &[Value], set: &mut Vec<(ColumnId, Value)>) -> Option<()> {
-        let mut computed = match &self.list.computed {
+        let computed = match &self.list.computed {
             None => Vec::new(),
-            Some(computed) => computed.of(&self.execution.slots(), &Rows::one(row, self.excluded))?,
-        }
-        .into_iter();
+            Some(computed) => {
+                computed.of(&self.execution.slots(), &Rows::one(row, self.excluded))?
+            }
+        };
         for ((position, _), new) in self.list.set.iter().zip(&self.values) {
             let column = &self.table.columns[*position];
             let value = match new {
@@ -269,8 +275,7 @@ impl<'a> Modification<'a> {
                 NewValue::Computed(Scalar::Excluded(position, _)) => {
                     self.excluded[*position].clone()
                 }
-                // They come in the order of the list.
-                NewValue::Computed(Scalar::Computed(_)) => computed.next()?,
+                NewValue::Computed(Scalar::Computed(at)) => computed.get(*at)?.clone(),
                 NewValue::Computed(scalar) => {
                     self.number(scalar, row)?.assigned(column.sql_type)?
                 }

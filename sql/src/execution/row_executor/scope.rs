@@ -24,7 +24,7 @@ pub(crate) struct Compiler<'a> {
     pub registered: &'a RegisteredTables,
     /// per parameter its type; None: its value's
     pub types: &'a [Option<SqlType>],
-    /// values of parameters that stand for literals
+    /// values of parameters that have no declared type
     pub literals: &'a [ScalarValue],
     /// whether secondary indexes may be asked
     pub uses_indexes: bool,

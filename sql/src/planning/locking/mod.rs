@@ -16,8 +16,8 @@ use crate::parse::cte_scopes::CteScopes;
 use crate::parse::locking_clauses::{Strength, is_qualified, read};
 use crate::parse::names;
 use datafusion::sql::sqlparser::ast::{
-    Distinct, GroupByExpr, Ident, LockClause, NonBlock, ObjectName, ObjectNamePart, Query, Select, SetExpr,
-    TableFactor, TableWithJoins, VisitorMut,
+    Distinct, GroupByExpr, Ident, LockClause, NonBlock, ObjectName, ObjectNamePart, Query, Select,
+    SetExpr, TableFactor, TableWithJoins, VisitorMut,
 };
 use std::collections::HashMap;
 use std::fmt;

@@ -34,8 +34,8 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use strandline_base::RowId;
-use strandline_engine::catalog::TableDef;
 use strandline_engine::Statement;
+use strandline_engine::catalog::TableDef;
 use strandline_semantics::error::raise;
 
 /// A table whose rows are locked.
