@@ -101,12 +101,25 @@ impl Compiler<'_> {
     /// Plans a select list.
     pub(super) fn items(&self, scope: &Scope<'_>, items: &[SelectItem]) -> Option<Items> {
         let mut query = dml::plain_select(items.to_vec(), scope.from.clone(), None);
+        let mut written = query.clone();
         let context = self.planning(&mut query)?;
         let planned = wait(Box::pin(context.plan_query(&query))).ok()?;
         if display::is_needed(&planned) {
             return None;
         }
-        let output = semantics::sql::output_schema(planned.schema().inner());
+        let output = match self.literals.is_empty() {
+            true => semantics::sql::output_schema(planned.schema().inner()),
+            // With literals a column may be narrower, and never NULL.
+            false => {
+                let (values, own): (Vec<_>, Vec<_>) = self.literals.iter().map(own_type).unzip();
+                let declared = |at| self.types.get(at).copied().flatten();
+                let types = own.into_iter().enumerate();
+                let types: Vec<_> = types.map(|(at, own)| declared(at).or(own)).collect();
+                params::bind(&mut written, &values, &types).ok()?;
+                let planned = wait(Box::pin(context.plan_query(&written))).ok()?;
+                semantics::sql::output_schema(planned.schema().inner())
+            }
+        };
         let LogicalPlan::Projection(projection) = context.analyze(planned).ok()? else {
             return None;
         };
@@ -223,6 +236,13 @@ impl Compiler<'_> {
             with_slots(compiled, &inputs)
         });
         let compiled = compiled.collect::<Option<Vec<_>>>()?;
+        let is_integer = |(input, t): &(Input, SqlType)| {
+            matches!(input, Input::Literal(_)) && matches!(t, SqlType::Integer | SqlType::BigInt)
+        };
+        let has_decimals = |expr| has_decimals(expr, &schema);
+        if inputs.iter().any(is_integer) && compiled.iter().any(has_decimals) {
+            return None;
+        }
         Some(Expressions {
             inputs,
             schema,
@@ -371,7 +391,9 @@ fn is_lasting(cast: &Cast) -> bool {
     };
     let to = cast.field.data_type();
     let widens = match &from {
-        DataType::Null | DataType::Int16 => to.is_numeric(),
+        // The cast of a parameter to its own type.
+        DataType::Null => true,
+        DataType::Int16 => to.is_numeric(),
         DataType::Int32 => to.is_numeric() && *to != DataType::Int16,
         DataType::Int64 => to.is_numeric() && !matches!(to, DataType::Int16 | DataType::Int32),
         _ => false,
@@ -414,4 +436,16 @@ fn with_slots(
         })
     });
     Some(replaced.ok()?.data)
+}
+
+/// Whether a part of the expression is numeric: among numerics an integer literal has the digits of
+/// its value, not those of its type.
+fn has_decimals(expression: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
+    let is_decimal = |part: &Arc<dyn PhysicalExpr>| {
+        let t = part.data_type(schema);
+        t.is_ok_and(|t| t.is_decimal())
+    };
+    expression
+        .exists(|part| Ok(is_decimal(part)))
+        .unwrap_or(true)
 }
