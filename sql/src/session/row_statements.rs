@@ -211,8 +211,8 @@ impl Session {
         Ok(Some(output))
     }
 
-    /// Runs a statement, and again with a new snapshot after a conflict if there is a savepoint before
-    /// it.
+    /// Runs a statement, and again with a new snapshot after a conflict if there is a savepoint
+    /// before it.
     fn attempts_at(&self, execution: &Execution<'_>, savepoint: Option<&Savepoint>) -> Result<Run> {
         let transaction = execution.transaction;
         let mut tries = 1;

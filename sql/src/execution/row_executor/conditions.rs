@@ -1,9 +1,9 @@
-//! WHERE of a short plan: an AND of comparisons of columns with constants, one [`Test`] per column, and
-//! of other conditions, which the planner compiles.
+//! WHERE of a short plan: an AND of comparisons of columns with constants, one [`Test`] per column,
+//! and of other conditions, which the planner compiles.
 //!
-//! Compiled from the syntax tree ([`Compiler::conditions`]), a test becomes a set of values when the
-//! statement runs ([`condition_values`](super::condition_values)). `None`: the statement takes the
-//! full path.
+//! Compiled from the syntax tree ([`Compiler::conditions`]), a test becomes a set of values when
+//! the statement runs ([`condition_values`](super::condition_values)). `None`: the statement takes
+//! the full path.
 
 use super::scope::{Compiler, Scope};
 use super::source::Source;
@@ -163,8 +163,8 @@ impl Compiler<'_> {
     }
 }
 
-/// Adds a test; None: the column has one that does not go with it. Then one side of the test may have
-/// been added, and the whole is still to be tested.
+/// Adds a test; None: the column has one that does not go with it. Then one side of the test may
+/// have been added, and the whole is still to be tested.
 fn add(tests: &mut Vec<Test>, test: Test) -> Option<()> {
     let Some(known) = tests.iter_mut().find(|known| known.column == test.column) else {
         tests.push(test);

@@ -307,21 +307,11 @@ fn walk_over(
             if bytes.is_cut() {
                 return Ok(None);
             }
-            let by_entry = covering.as_ref();
-            let by_entry = by_entry.map(|covering| rows.read_entry(*row, bytes, covering));
-            let is_found = match by_entry.transpose()?.flatten() {
-                Some(is_found) => is_found,
-                // The row has an entry for each key that it had.
-                None => rows.read(*row)? && rows.has_key(path, bytes),
-            };
+            let is_found = rows.read_by(*row, bytes, path, covering.as_ref())?;
             if sets.are_undecided() {
                 return Ok(None);
             }
-            let is_kept = match locking {
-                Some(locking) if is_found => locking.take(*row)?,
-                _ => is_found,
-            };
-            if is_kept {
+            if is_found && locking.map_or(Ok(true), |locking| locking.take(*row))? {
                 rows.keep(*row);
             }
         }

@@ -68,8 +68,24 @@ impl<'a> Rows<'a> {
         Ok(is_visible.map(|is_visible| is_visible && self.sets.hold(&self.values)))
     }
 
+    /// Reads a row by its entry if that can be; whether it is visible, passes every test and has
+    /// the entry's key: it has an entry for each key that it had.
+    pub fn read_by(
+        &mut self,
+        row: RowId,
+        key: &KeyBytes,
+        path: &IndexPath,
+        covering: Option<&Covering<'_>>,
+    ) -> Result<bool> {
+        let by_entry = covering.map(|covering| self.read_entry(row, key, covering));
+        match by_entry.transpose()?.flatten() {
+            Some(is_found) => Ok(is_found),
+            None => Ok(self.read(row)? && self.has_key(path, key)),
+        }
+    }
+
     /// Whether the row that was read last has this key.
-    pub fn has_key(&self, path: &IndexPath, bytes: &KeyBytes) -> bool {
+    fn has_key(&self, path: &IndexPath, bytes: &KeyBytes) -> bool {
         let places = path.key_places.iter();
         let key: Vec<Value> = places.map(|at| self.values[*at].clone()).collect();
         path.keys.encode(&key) == *bytes

@@ -6,8 +6,9 @@
 //! A statement is compiled from its syntax tree ([`compile`]) into a [`program`], for one version
 //! of the catalog, one set of session settings and the types of its parameters. Statements outside
 //! these forms are not compiled and take the full path. Columns, constants and simple arithmetic
-//! are compiled from the syntax tree too. All other expressions go through DataFusion's planner once
-//! ([`compile_expressions`]) and are evaluated by its code over small batches ([`expressions`]).
+//! are compiled from the syntax tree too. All other expressions go through DataFusion's planner
+//! once ([`compile_expressions`]) and are evaluated by its code over small batches
+//! ([`expressions`]).
 //!
 //! Invariants:
 //! 1. The result is exactly the full path's. Unusual values and rows (an inexact cast, an overflow,

@@ -66,8 +66,8 @@ impl RowStatement {
         (&self.table, wanted)
     }
 
-    /// Whether another transaction's commit may make an execution start over; a write by key looks at
-    /// the newest row itself.
+    /// Whether another transaction's commit may make an execution start over; a write by key looks
+    /// at the newest row itself.
     pub fn may_start_over(&self) -> bool {
         match &self.operation {
             Operation::Search(_, _, lock) => lock.is_some(),

@@ -397,8 +397,8 @@ fn sort(order: &[OrderColumn], reads: &mut Vec<ColumnId>) -> Sort {
     }
 }
 
-/// An ORDER BY of columns; `output` has the names of the query's columns, and the positions of those
-/// that are the table's.
+/// An ORDER BY of columns; `output` has the names of the query's columns, and the positions of
+/// those that are the table's.
 pub(super) fn order_of(
     scope: &Scope<'_>,
     output: &[(Option<usize>, &str)],

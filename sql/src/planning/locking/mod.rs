@@ -47,8 +47,8 @@ impl Lock {
         }
     }
 
-    /// The lock on the one table of a query, which is called `alias` in it; None: another form of clause,
-    /// or a wrong one.
+    /// The lock on the one table of a query, which is called `alias` in it; None: another form of
+    /// clause, or a wrong one.
     pub fn of_table(query: &Query, alias: &str) -> Option<Self> {
         let [clause] = query.locks.as_slice() else {
             return None;
