@@ -11,7 +11,7 @@ use super::execute::is_conflict;
 use super::outcome::Output;
 use super::prepared::PreparedStatement;
 use crate::backends::acting::Acting;
-use crate::execution::row_executor::{Compiled, Compiler, Execution, RowStatement, Run};
+use crate::execution::row_executor::{Compiled, Compiler, Execution, Planner, RowStatement, Run};
 use crate::planning::provider::registered::RegisteredTables;
 use crate::values::summary::Summary;
 use datafusion::scalar::ScalarValue;
@@ -19,7 +19,10 @@ use datafusion::sql::sqlparser::ast::Statement as Parsed;
 use std::cell::Cell;
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlType};
-use strandline_engine::{ConflictPolicy, Isolation, Transaction};
+use strandline_engine::{ConflictPolicy, Isolation, Savepoint, Transaction};
+
+/// How often a statement starts over for other transactions' commits before the full path takes it.
+const MAX_TRIES: usize = 100;
 
 /// The transaction of a point statement, and the open block's `now()` if it belongs to a block.
 type Begun = (Arc<Transaction>, Option<u64>);
@@ -45,11 +48,14 @@ impl Session {
         if prepared.is_of_transaction() {
             return self.run_of_transaction(&prepared).map(Some);
         }
-        if self.compiled(&prepared).is_none() {
-            // Literals have no declared types, and neither have these parameters.
-            self.compile(&prepared, &[]);
+        if self.has_failed() {
+            return Ok(None);
         }
         let literals = self.statements.literals();
+        if self.compiled(&prepared).is_none() {
+            // Literals have no declared types, and neither have these parameters.
+            self.compile(&prepared, &[], &literals);
+        }
         let text = || Arc::from(crate::parse::redacted(sql));
         let ran = self.run_known(&prepared, &literals, text);
         self.statements.give_back(literals);
@@ -114,7 +120,8 @@ impl Session {
             Some(compiled) => compiled,
             None => {
                 let types = self.known_types(prepared).await?;
-                self.compile(prepared, &types)
+                let literals = if prepared.typed { &[] } else { values };
+                self.compile(prepared, &types, literals)
             }
         };
         self.run_compiled(&compiled, values)
@@ -159,12 +166,14 @@ impl Session {
             return Ok(None);
         };
         let implicit = began_us.is_none();
+        let starts_over = statement.may_start_over() && looks_again(&transaction);
         // A read never waits for a lock.
         let _timer = match reads {
             true => None,
             false => self.timer(),
         };
-        let savepoint = (!reads && !implicit).then(|| transaction.savepoint());
+        let has_savepoint = !reads && (!implicit || starts_over);
+        let savepoint = has_savepoint.then(|| transaction.savepoint());
         let checks = match statement.checked_table().map(|table| self.checks_of(table)) {
             None => None,
             Some(Ok(checks)) => Some(checks),
@@ -177,8 +186,8 @@ impl Session {
             now_us: self.asked_now(compiled, began_us),
             checks,
         };
-        let ran = match execution.run() {
-            Err(error) if looks_again(&transaction) && is_conflict(&error) => Run::Undecided,
+        let again = savepoint.as_ref().filter(|_| starts_over);
+        let ran = match self.attempts_at(&execution, again) {
             Err(error) => {
                 if implicit {
                     transaction.rollback();
@@ -187,27 +196,39 @@ impl Session {
             }
             Ok(ran) => ran,
         };
-        let output = match ran {
-            Run::Row(row) => Output::Row(row),
-            Run::Rows(result) => Output::Batch(result),
-            Run::Done(tag, rows, returned) => {
-                let summary = Summary::rows(command_tag(tag, rows), rows);
-                Output::Done(summary.with_result(returned))
+        let Some(output) = output_of(ran) else {
+            match savepoint {
+                _ if implicit => transaction.rollback(),
+                Some(savepoint) => transaction.rollback_to(&savepoint)?,
+                None => {}
             }
-            Run::Undecided => {
-                match savepoint {
-                    Some(savepoint) => transaction.rollback_to(&savepoint)?,
-                    None if implicit => transaction.rollback(),
-                    None => {}
-                }
-                return Ok(None);
-            }
+            return Ok(None);
         };
         if implicit {
             self.commit_engine(&transaction)?;
         }
         self.shared.statistics.point();
         Ok(Some(output))
+    }
+
+    /// Runs a statement, and again with a new snapshot after a conflict if there is a savepoint
+    /// before it.
+    fn attempts_at(&self, execution: &Execution<'_>, savepoint: Option<&Savepoint>) -> Result<Run> {
+        let transaction = execution.transaction;
+        let mut tries = 1;
+        loop {
+            match execution.run() {
+                Err(error) if looks_again(transaction) && is_conflict(&error) => {
+                    let Some(savepoint) = savepoint.filter(|_| tries < MAX_TRIES) else {
+                        return Ok(Run::Undecided);
+                    };
+                    transaction.rollback_to(savepoint)?;
+                    tries += 1;
+                    self.cancel.check()?;
+                }
+                ran => return ran,
+            }
+        }
     }
 
     /// `now()` if the statement uses it. Reading the clock is a measurable part of a short
@@ -229,8 +250,14 @@ impl Session {
         (same_catalog && Arc::ptr_eq(&known.template, &self.template)).then_some(known)
     }
 
-    fn compile(&self, prepared: &PreparedStatement, types: &[Option<SqlType>]) -> Arc<Compiled> {
-        let compiled = Arc::new(self.compiled_anew(&prepared.statement, types));
+    /// `literals` are the values of parameters that have no declared type.
+    fn compile(
+        &self,
+        prepared: &PreparedStatement,
+        types: &[Option<SqlType>],
+        literals: &[ScalarValue],
+    ) -> Arc<Compiled> {
+        let compiled = Arc::new(self.compiled_anew(&prepared.statement, types, literals));
         *prepared.compiled.lock() = Some(compiled.clone());
         compiled
     }
@@ -241,14 +268,26 @@ impl Session {
             return None;
         };
         let may = self.row_executor && self.settings.max_staleness.is_none();
-        let compiled = may.then(|| self.compiled_anew(statement, &[]))?;
-        compiled.statement.as_ref().and_then(RowStatement::text)
+        let compiled = may.then(|| self.compiled_anew(statement, &[], &[]))?;
+        compiled.statement.as_ref().map(RowStatement::text)
     }
 
-    fn compiled_anew(&self, statement: &Parsed, types: &[Option<SqlType>]) -> Compiled {
+    fn compiled_anew(
+        &self,
+        statement: &Parsed,
+        types: &[Option<SqlType>],
+        literals: &[ScalarValue],
+    ) -> Compiled {
         let catalog = match &self.open {
             Some(open) => open.transaction.next_catalog(),
             None => self.shared.db.catalog(),
+        };
+        let aside = Cell::new(None);
+        let begin = || {
+            let (mut context, implicit) = self.context_aside().ok()?;
+            context.open_parameters = true;
+            aside.set(implicit);
+            Some(context)
         };
         let compiler = Compiler {
             db: &self.shared.db,
@@ -256,8 +295,10 @@ impl Session {
             default_schema: &self.template.config_options().catalog.default_schema,
             registered: &RegisteredTables::of(&self.template),
             types,
+            literals,
             uses_indexes: self.settings.access.indexes,
             asks_now: Cell::new(false),
+            planner: Planner::new(&begin),
         };
         // Without the privileges, the full path reports the error. The result stays valid: another
         // role is another template, and other privileges are another catalog.
@@ -271,6 +312,9 @@ impl Session {
             acting.as_ref().is_none_or(may)
         };
         let statement = compiler.compile(statement).filter(may);
+        if let Some(transaction) = aside.take() {
+            transaction.rollback();
+        }
         Compiled {
             asks_now: compiler.asks_now.get(),
             statement,
@@ -303,6 +347,19 @@ impl Session {
 fn looks_again(transaction: &Transaction) -> bool {
     transaction.options().isolation == Isolation::ReadCommitted
         && transaction.conflicts() == ConflictPolicy::Wait
+}
+
+/// What a client gets; None: the full path decides.
+fn output_of(ran: Run) -> Option<Output> {
+    Some(match ran {
+        Run::Row(row) => Output::Row(row),
+        Run::Rows(result) => Output::Batch(result),
+        Run::Done(tag, rows, returned) => {
+            let summary = Summary::rows(command_tag(tag, rows), rows);
+            Output::Done(summary.with_result(returned))
+        }
+        Run::Undecided => return None,
+    })
 }
 
 /// PostgreSQL's command tag.

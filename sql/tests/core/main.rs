@@ -22,6 +22,7 @@ mod plan_cache;
 mod prepared;
 mod queries;
 mod roles;
+mod row_dml;
 mod row_executor;
 mod row_id;
 mod row_search;

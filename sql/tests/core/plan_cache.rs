@@ -538,6 +538,8 @@ fn state(c: &mut Connection) -> Vec<String> {
 /// Runs `sql` with each value twice: how many executions used a kept plan, and how many failed.
 fn compare_changes(twins: &[Database; 2], sql: &str, t: SqlType, values: &[Value]) -> (u64, u64) {
     let [mut c, mut anew] = twins.each_ref().map(Database::connect);
+    c.use_row_executor(false);
+    anew.use_row_executor(false);
     let mut counting = twins[0].connect();
     let (mut used, mut failed) = (0, 0);
     for (n, value) in values.iter().chain(values).enumerate() {

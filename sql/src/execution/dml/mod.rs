@@ -25,6 +25,7 @@
 mod apply;
 mod arbiter;
 pub(crate) mod assignment;
+mod by_row;
 mod checks;
 mod defaults;
 mod delete;
@@ -53,6 +54,7 @@ mod widen;
 
 use crate::planning::context::StatementContext;
 use crate::values::result::Gathered;
+pub(crate) use by_row::{plan_values, values_query};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::execution::SendableRecordBatchStream;
@@ -71,6 +73,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use strandline_base::{Error, Result};
 use strandline_semantics::error::convert;
+pub(crate) use target::from_as;
 
 /// The result of a DML statement.
 pub struct DmlOutcome {

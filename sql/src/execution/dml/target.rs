@@ -117,10 +117,7 @@ impl Target {
 
     /// The target as an item of FROM.
     pub fn joined(&self) -> ast::TableWithJoins {
-        ast::TableWithJoins {
-            relation: self.factor(),
-            joins: Vec::new(),
-        }
+        from_as(&self.name, &self.alias)
     }
 
     /// The qualifier of the target's columns in plans.
@@ -181,6 +178,14 @@ fn table_factor(name: &ast::ObjectName, alias: Option<ast::Ident>) -> ast::Table
         json_path: None,
         sample: None,
         index_hints: Vec::new(),
+    }
+}
+
+/// A table as an item of FROM, with an alias.
+pub(crate) fn from_as(name: &ast::ObjectName, alias: &str) -> ast::TableWithJoins {
+    ast::TableWithJoins {
+        relation: table_factor(name, Some(names::ident(alias))),
+        joins: Vec::new(),
     }
 }
 

@@ -4,7 +4,7 @@
 //! Sums and averages end with the query engine's own code ([`Finish`]). Floating-point sums are
 //! left to it altogether, because they depend on the order of the additions.
 
-use super::conditions::Test;
+use super::conditions::Conditions;
 use super::execution::{Execution, Run};
 use super::program::{Aggregate, AggregateFunction, Aggregates};
 use super::scope::{Compiler, Scope};
@@ -67,6 +67,14 @@ pub(super) fn call_of(item: &SelectItem) -> Option<Call<'_>> {
 }
 
 impl Call<'_> {
+    /// Whether the function aggregates.
+    pub fn is_of_aggregate(&self) -> bool {
+        matches!(
+            self.function.as_str(),
+            "count" | "sum" | "avg" | "min" | "max"
+        )
+    }
+
     /// The argument, if it is a column.
     pub fn column(&self, scope: &Scope<'_>) -> Option<usize> {
         match self.argument {
@@ -135,10 +143,10 @@ impl Compiler<'_> {
     pub(super) fn aggregates(
         &self,
         scope: &Scope<'_>,
-        tests: Vec<Test>,
+        conditions: Conditions,
         items: &[SelectItem],
     ) -> Option<Aggregates> {
-        if tests.is_empty() {
+        if conditions.tests.is_empty() {
             return None;
         }
         let mut wanted: Vec<ColumnId> = Vec::new();
@@ -157,7 +165,7 @@ impl Compiler<'_> {
             types.push(sql_type);
             calls.push(Aggregate { function, place });
         }
-        let search = self.search(scope, tests, Vec::new(), Slice::default(), &wanted)?;
+        let search = self.search(scope, conditions, Vec::new(), Slice::default(), &wanted)?;
         let schema = Arc::new(Schema::new(fields));
         Some(Aggregates {
             search,
@@ -172,7 +180,7 @@ impl Execution<'_> {
         let Some(statement) = self.statement()? else {
             return Ok(Run::Undecided);
         };
-        let Some(found) = self.find(&statement, table, &query.search)? else {
+        let Some(found) = self.find(&statement, table, &query.search, None)? else {
             return Ok(Run::Undecided);
         };
         // A search with a test reads at least the column of the test.

@@ -3,22 +3,19 @@
 
 use super::aggregates::call_of;
 use super::arithmetic::Arithmetic;
-use super::conditions::{Condition, Test};
+use super::conditions::{Condition, Conditions};
 use super::program::{
     Find, Key, Operation, Projection, RowStatement, Scalar, Select, SetList, Update,
 };
+use super::projection::Reads;
 use super::scope::{Compiler, Named, Scope};
 use super::search::{Slice, order_of, place};
 use super::source::Source;
 use crate::execution::dml;
-use crate::parse::names;
-use crate::planning::provider::table_schema::arrow_field;
-use crate::values::value_row::ValueColumns;
-use datafusion::arrow::datatypes::Schema;
+use crate::planning::locking::Lock;
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, Expr, SelectItem, SetExpr, Statement as Parsed,
 };
-use std::sync::Arc;
 use strandline_base::{ColumnId, SqlType};
 use strandline_engine::PointTable;
 use strandline_engine::catalog::index::ReferentialAction;
@@ -39,60 +36,68 @@ impl Compiler<'_> {
         let SetExpr::Select(select) = query.body.as_ref() else {
             return None;
         };
-        let aggregates = select
-            .projection
-            .first()
-            .is_some_and(|i| call_of(i).is_some());
+        let items = &select.projection;
+        let call = items.first().and_then(call_of);
+        let aggregates = call.is_some_and(|call| call.is_of_aggregate()) && query.locks.is_empty();
         if select.selection.is_none() && query.order_by.is_none() && !aggregates {
             return None;
         }
-        let scope = self.scope(&select.from)?;
-        let tests = match &select.selection {
-            Some(condition) => self.tests(&scope, condition)?,
-            None => Vec::new(),
-        };
-        let operation = match aggregates {
-            true if query.order_by.is_some() || query.limit_clause.is_some() => return None,
-            true => match self.ends(&scope, &tests, &select.projection) {
-                Some(ends) => Operation::Ends(ends),
-                None => {
-                    Operation::Aggregates(self.aggregates(&scope, tests, &select.projection)?)
-                }
-            },
-            false => self.rows(&scope, tests, query, &select.projection)?,
-        };
-        let mut plain = dml::plain_select(
-            select.projection.clone(),
-            select.from.clone(),
-            select.selection.clone(),
-        );
+        let mut plain =
+            dml::plain_select(items.clone(), select.from.clone(), select.selection.clone());
         plain.order_by.clone_from(&query.order_by);
         plain.limit_clause.clone_from(&query.limit_clause);
-        (*query == plain).then(|| of(&scope, operation, None))
+        plain.locks.clone_from(&query.locks);
+        if *query != plain {
+            return None;
+        }
+        let scope = self.scope(&select.from)?;
+        let conditions = self.conditions(&scope, select.selection.as_ref());
+        let has_slice = query.order_by.is_some() || query.limit_clause.is_some();
+        let operation = match aggregates {
+            true if has_slice => return None,
+            true => match self.ends(&scope, &conditions, items) {
+                Some(ends) => Operation::Ends(ends),
+                None => Operation::Aggregates(self.aggregates(&scope, conditions, items)?),
+            },
+            false => self.rows(&scope, conditions, query, items)?,
+        };
+        Some(of(&scope, operation, None))
     }
 
-    /// A query of columns.
+    /// A query of columns, and of expressions over them.
     fn rows(
         &self,
         scope: &Scope<'_>,
-        tests: Vec<Test>,
+        conditions: Conditions,
         query: &ast::Query,
         items: &[SelectItem],
     ) -> Option<Operation> {
-        let columns = projection(scope, items)?;
+        let lock = match query.locks.is_empty() {
+            true => None,
+            false => Some(Lock::of_table(query, &scope.alias)?),
+        };
+        // Expressions are planned only for rows that can be found.
+        if query.order_by.is_none() && !self.has_path(scope.table, &conditions.tests) {
+            return None;
+        }
+        let columns = self.projection(scope, items, Reads::Named)?;
         if query.order_by.is_none()
             && query.limit_clause.is_none()
-            && let Some(key) = self.key_of(scope, &tests)
+            && lock.is_none()
+            && let Some(key) = self.key_of(scope, &conditions)
         {
             return Some(Operation::Select(Select { key, columns }));
         }
         let fields = columns.result.schema.fields();
         let names = fields.iter().map(|field| field.name().as_str());
-        let output: Vec<_> = columns.positions.iter().copied().zip(names).collect();
+        let output: Vec<_> = columns.sources.iter().copied().zip(names).collect();
         let order = order_of(scope, &output, query.order_by.as_ref())?;
         let slice = self.slice(query.limit_clause.as_ref())?;
-        let search = self.search(scope, tests, order, slice, &columns.ids)?;
-        Some(Operation::Search(Box::new(search), columns))
+        let mut search = self.search(scope, conditions, order, slice, &columns.ids)?;
+        if lock.is_some() {
+            search.reads_rows();
+        }
+        Some(Operation::Search(Box::new(search), columns, lock))
     }
 
     fn update(&self, update: &ast::Update) -> Option<RowStatement> {
@@ -106,13 +111,16 @@ impl Compiler<'_> {
             return None;
         }
         let scope = self.scope(std::slice::from_ref(&update.table))?;
-        let tests = self.tests(&scope, update.selection.as_ref()?)?;
-        let returning = returning(&scope, update.returning.as_deref())?;
+        let conditions = self.conditions(&scope, Some(update.selection.as_ref()?));
+        if !self.has_path(scope.table, &conditions.tests) {
+            return None;
+        }
+        let returning = self.returning(&scope, update.returning.as_deref())?;
         let set = self.set_list(&scope, &update.assignments, returning.is_some())?;
         if self.acts_on_others(&scope, Some(&set)) {
             return None;
         }
-        let find = self.find_of(&scope, tests, &set.reads)?;
+        let find = self.find_of(&scope, conditions, &set.reads)?;
         let operation = Operation::Update(Update { find, set });
         Some(of(&scope, operation, returning))
     }
@@ -131,8 +139,11 @@ impl Compiler<'_> {
             return None;
         }
         let scope = self.scope(from)?;
-        let tests = self.tests(&scope, delete.selection.as_ref()?)?;
-        let returning = returning(&scope, delete.returning.as_deref())?;
+        let conditions = self.conditions(&scope, Some(delete.selection.as_ref()?));
+        if !self.has_path(scope.table, &conditions.tests) {
+            return None;
+        }
+        let returning = self.returning(&scope, delete.returning.as_deref())?;
         if self.acts_on_others(&scope, None) {
             return None;
         }
@@ -140,7 +151,7 @@ impl Compiler<'_> {
         if returning.is_some() {
             reads.extend(scope.table.columns.iter().map(|column| column.id));
         }
-        let find = self.find_of(&scope, tests, &reads)?;
+        let find = self.find_of(&scope, conditions, &reads)?;
         Some(of(&scope, Operation::Delete(find), returning))
     }
 
@@ -162,19 +173,28 @@ impl Compiler<'_> {
         })
     }
 
-    /// The rows that pass `tests`, of which `reads` are read.
-    fn find_of(&self, scope: &Scope<'_>, tests: Vec<Test>, reads: &[ColumnId]) -> Option<Find> {
-        if let Some(key) = self.key_of(scope, &tests) {
+    /// The rows of which `conditions` hold; `reads` are read of them.
+    fn find_of(
+        &self,
+        scope: &Scope<'_>,
+        conditions: Conditions,
+        reads: &[ColumnId],
+    ) -> Option<Find> {
+        if let Some(key) = self.key_of(scope, &conditions) {
             return Some(Find::Key(key));
         }
-        let mut search = self.search(scope, tests, Vec::new(), Slice::default(), reads)?;
+        let mut search = self.search(scope, conditions, Vec::new(), Slice::default(), reads)?;
         search.reads_rows();
         Some(Find::Search(Box::new(search)))
     }
 
     /// The key whose columns are tested for equality, as nothing else is.
-    fn key_of(&self, scope: &Scope<'_>, tests: &[Test]) -> Option<Key> {
+    fn key_of(&self, scope: &Scope<'_>, conditions: &Conditions) -> Option<Key> {
         let table = scope.table;
+        let tests = match conditions.others.is_empty() {
+            true => conditions.tests.as_slice(),
+            false => return None,
+        };
         let part_of = |id: &ColumnId| {
             let test = tests.iter().find(|test| test.column == *id)?;
             match &test.condition {
@@ -211,10 +231,8 @@ impl Compiler<'_> {
             reads = table.columns.iter().map(|c| c.id).collect();
         }
         let mut set: Vec<(usize, Scalar)> = Vec::with_capacity(list.len());
-        for assignment in list {
-            let ast::AssignmentTarget::ColumnName(name) = &assignment.target else {
-                return None;
-            };
+        let mut computed = Vec::new();
+        for (name, value) in assigned(list)? {
             let [ast::ObjectNamePart::Identifier(name)] = name.0.as_slice() else {
                 return None;
             };
@@ -224,13 +242,33 @@ impl Compiler<'_> {
             if always || set.iter().any(|(known, _)| *known == position) {
                 return None;
             }
-            let scalar = self.scalar(scope, &assignment.value, &mut reads)?;
-            if !suits(&scalar, column.sql_type) {
-                return None;
-            }
-            set.push((position, scalar));
+            let mut more = reads.clone();
+            let scalar = self.scalar(scope, value, &mut more);
+            set.push((
+                position,
+                match scalar.filter(|scalar| suits(scalar, column.sql_type)) {
+                    Some(scalar) => {
+                        reads = more;
+                        scalar
+                    }
+                    None => {
+                        computed.push((value.clone(), position));
+                        Scalar::Computed(computed.len() - 1)
+                    }
+                },
+            ));
         }
-        Some(SetList { reads, set })
+        let mut place = |position: usize| place(&mut reads, table.columns[position].id);
+        let computed = match computed.is_empty() {
+            true => None,
+            false => Some(self.computed_values(scope, computed, &mut place)?),
+        };
+        Some(SetList {
+            reads,
+            set,
+            computed,
+            condition: None,
+        })
     }
 
     fn scalar(&self, scope: &Scope<'_>, expr: &Expr, reads: &mut Vec<ColumnId>) -> Option<Scalar> {
@@ -270,6 +308,23 @@ impl Compiler<'_> {
     }
 }
 
+/// The single assignments of a list: `(a, b) = (e, f)` is two of them.
+fn assigned(list: &[ast::Assignment]) -> Option<Vec<(&ast::ObjectName, &Expr)>> {
+    let mut single = Vec::with_capacity(list.len());
+    for assignment in list {
+        match (&assignment.target, &assignment.value) {
+            (ast::AssignmentTarget::ColumnName(name), value) => single.push((name, value)),
+            (ast::AssignmentTarget::Tuple(names), Expr::Tuple(values))
+                if names.len() == values.len() =>
+            {
+                single.extend(names.iter().zip(values));
+            }
+            _ => return None,
+        }
+    }
+    Some(single)
+}
+
 pub(super) fn of(
     scope: &Scope<'_>,
     operation: Operation,
@@ -280,55 +335,6 @@ pub(super) fn of(
         operation,
         returning,
     }
-}
-
-/// A RETURNING clause, if there is one; None: it is more than columns.
-pub(super) fn returning(
-    scope: &Scope<'_>,
-    items: Option<&[SelectItem]>,
-) -> Option<Option<Projection>> {
-    match items {
-        None => Some(None),
-        Some(items) => projection(scope, items).map(Some),
-    }
-}
-
-fn projection(scope: &Scope<'_>, items: &[SelectItem]) -> Option<Projection> {
-    let mut found: Vec<(usize, String)> = Vec::new();
-    for item in items {
-        match item {
-            SelectItem::Wildcard(options)
-                if *options == ast::WildcardAdditionalOptions::default() =>
-            {
-                let columns = scope.table.columns.iter().enumerate();
-                found.extend(columns.map(|(i, c)| (i, c.name.clone())));
-            }
-            SelectItem::UnnamedExpr(expr) => {
-                let position = scope.column(expr)?;
-                found.push((position, scope.table.columns[position].name.clone()));
-            }
-            SelectItem::ExprWithAlias { expr, alias } => {
-                found.push((scope.column(expr)?, names::fold(alias)));
-            }
-            _ => return None,
-        }
-    }
-    if found.is_empty() {
-        return None;
-    }
-    let column = |(position, _): &(usize, String)| &scope.table.columns[*position];
-    let fields: Vec<_> = found
-        .iter()
-        .map(|item| arrow_field(&item.1, column(item).sql_type, !column(item).not_null))
-        .collect();
-    Some(Projection {
-        ids: found.iter().map(|item| column(item).id).collect(),
-        positions: found.iter().map(|(position, _)| *position).collect(),
-        result: Arc::new(ValueColumns {
-            types: found.iter().map(|item| column(item).sql_type).collect(),
-            schema: Arc::new(Schema::new(fields)),
-        }),
-    })
 }
 
 fn is_number(scalar: &Scalar) -> bool {
@@ -345,9 +351,10 @@ fn is_number(scalar: &Scalar) -> bool {
     match scalar {
         Scalar::Constant(Source::Parameter(_, known, _)) => known.is_none_or(number),
         Scalar::Constant(Source::Literal(value)) => !value.data_type().is_string(),
-        Scalar::Constant(Source::Now | Source::Identity) => false,
+        Scalar::Constant(Source::Now | Source::Identity | Source::Computed(_)) => false,
         Scalar::Column(_, t) | Scalar::Excluded(_, t) => number(*t),
         Scalar::Arithmetic(..) => true,
+        Scalar::Computed(_) => false,
     }
 }
 
@@ -355,7 +362,7 @@ fn is_number(scalar: &Scalar) -> bool {
 fn suits(scalar: &Scalar, t: SqlType) -> bool {
     match scalar {
         Scalar::Column(_, from) | Scalar::Excluded(_, from) => *from == t,
-        Scalar::Constant(_) => true,
+        Scalar::Constant(_) | Scalar::Computed(_) => true,
         Scalar::Arithmetic(..) => matches!(
             t,
             SqlType::SmallInt

@@ -1,20 +1,22 @@
 //! INSERT … VALUES, also with ON CONFLICT, as compiled statements.
 
-use super::compile::{of, returning};
+use super::compile::of;
 use super::program::{Conflict, Insert, Operation, RowStatement};
 use super::scope::{Compiler, EXCLUDED, Scope};
+use super::search::place;
 use super::source::Source;
 use super::value::is_key_type;
+use crate::execution::dml;
 use crate::parse;
 use crate::parse::long_values;
 use crate::parse::names;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, Expr};
 use strandline_engine::PointTable;
-use strandline_engine::catalog::{IdentityDef, TableDef};
+use strandline_engine::catalog::TableDef;
 
 /// How many rows an INSERT of this path has at most.
-const MAX_ROWS: usize = 64;
+const MAX_ROWS: usize = 256;
 
 impl Compiler<'_> {
     pub(super) fn insert(&self, insert: &ast::Insert) -> Option<RowStatement> {
@@ -43,7 +45,8 @@ impl Compiler<'_> {
         let scope = Scope {
             table,
             alias: alias.unwrap_or_else(|| table.name.clone()),
-            proposes: true,
+            from: Vec::new(),
+            proposes: false,
         };
         let given = long_values::plain_rows(insert.source.as_deref()?)?;
         if table.columns.is_empty() || given.is_empty() || given.len() > MAX_ROWS {
@@ -53,46 +56,62 @@ impl Compiler<'_> {
             [] => (0..given[0].content.len().min(table.columns.len())).collect(),
             listed => positions(&scope, listed)?,
         };
+        let mut cells = Vec::new();
         let rows = given
             .iter()
-            .map(|row| self.row(table, &columns, &row.content))
+            .map(|row| self.row(table, &columns, &row.content, &mut cells))
             .collect::<Option<Vec<_>>>()?;
+        let computed = match cells.is_empty() {
+            true => None,
+            false => Some(self.computed_values(&scope, cells, &mut |position| position)?),
+        };
         let inserted = Scope {
-            proposes: false,
+            from: vec![dml::from_as(name, &scope.alias)],
             ..scope
         };
-        let returning = returning(&inserted, insert.returning.as_deref())?;
+        let returning = self.returning(&inserted, insert.returning.as_deref())?;
+        let existing = inserted.from.iter().cloned();
         let scope = Scope {
+            from: existing.chain([dml::from_as(name, EXCLUDED)]).collect(),
             proposes: true,
             ..inserted
         };
         let conflict = match &insert.on {
             None => None,
-            Some(_) if rows.len() > 1 => return None,
             Some(on) => Some(self.conflict(&scope, on, returning.is_some())?),
         };
-        let operation = Operation::Insert(Insert { rows, conflict });
+        let operation = Operation::Insert(Insert {
+            rows,
+            computed,
+            conflict,
+        });
         Some(of(&scope, operation, returning))
     }
 
-    /// The values of all columns of a row whose `columns` are given as `cells`.
-    fn row(&self, table: &TableDef, columns: &[usize], cells: &[Expr]) -> Option<Vec<Source>> {
+    /// The values of all columns of a row whose `columns` are given as `cells`; adds expressions to
+    /// `computed`, with their columns.
+    fn row(
+        &self,
+        table: &TableDef,
+        columns: &[usize],
+        cells: &[Expr],
+        computed: &mut Vec<(Expr, usize)>,
+    ) -> Option<Vec<Source>> {
         if cells.len() != columns.len() {
             return None;
         }
         let mut row: Vec<Option<Source>> = vec![None; table.columns.len()];
         for (position, cell) in columns.iter().zip(cells) {
-            let always = |i: &IdentityDef| i.always;
-            if table.columns[*position]
-                .identity
-                .as_ref()
-                .is_some_and(always)
-            {
+            if is_default(cell) {
+                continue;
+            }
+            let identity = table.columns[*position].identity.as_ref();
+            if identity.is_some_and(|identity| identity.always) {
                 return None;
             }
-            row[*position] = Some(self.constant(cell)?);
+            row[*position] = Some(self.cell(cell.clone(), *position, computed));
         }
-        for (source, column) in row.iter_mut().zip(&table.columns) {
+        for (position, (source, column)) in row.iter_mut().zip(&table.columns).enumerate() {
             if source.is_some() {
                 continue;
             }
@@ -100,10 +119,19 @@ impl Compiler<'_> {
                 (Some(_), _) => Source::Identity,
                 (None, None) => Source::Literal(ScalarValue::Null),
                 // A DEFAULT has no parameters.
-                (None, Some(default)) => self.constant(&parse::expression(default).ok()?)?,
+                (None, Some(default)) => {
+                    self.cell(parse::expression(default).ok()?, position, computed)
+                }
             });
         }
         row.into_iter().collect()
+    }
+
+    fn cell(&self, cell: Expr, position: usize, computed: &mut Vec<(Expr, usize)>) -> Source {
+        self.constant(&cell).unwrap_or_else(|| {
+            computed.push((cell, position));
+            Source::Computed(computed.len() - 1)
+        })
     }
 
     /// `whole`: the row that an update makes is given back.
@@ -139,28 +167,37 @@ impl Compiler<'_> {
         let update = match &on.action {
             ast::OnConflictAction::DoNothing => None,
             ast::OnConflictAction::DoUpdate(_) if on.conflict_target.is_none() => return None,
-            ast::OnConflictAction::DoUpdate(update) if update.selection.is_none() => {
-                let set = self.set_list(scope, &update.assignments, whole)?;
+            ast::OnConflictAction::DoUpdate(update) => {
+                let mut set = self.set_list(scope, &update.assignments, whole)?;
                 if self.acts_on_others(scope, Some(&set)) {
                     return None;
                 }
+                if let Some(condition) = &update.selection {
+                    let reads = &mut set.reads;
+                    let mut place = |position: usize| place(reads, table.columns[position].id);
+                    let condition = std::slice::from_ref(condition);
+                    set.condition = Some(self.condition(scope, condition, &mut place)?);
+                }
                 Some(set)
             }
-            ast::OnConflictAction::DoUpdate(_) => return None,
         };
-        let mut key = Vec::new();
+        let mut reads = update.as_ref().map_or(Vec::new(), |set| set.reads.clone());
+        let (mut key, mut places) = (Vec::new(), Vec::new());
         for id in &table.keys[index].columns {
             let position = table.position(*id)?;
             if !is_key_type(table.columns[position].sql_type) {
                 return None;
             }
             key.push(position);
+            places.push(place(&mut reads, *id));
         }
         Some(Conflict {
             point: PointTable::new(self.db, self.catalog, table, index).ok()?,
             index,
             key,
             update,
+            reads,
+            places,
         })
     }
 }
@@ -179,4 +216,15 @@ fn positions(scope: &Scope<'_>, listed: &[ast::ObjectName]) -> Option<Vec<usize>
         positions.push(position);
     }
     Some(positions)
+}
+
+/// Whether a cell is the keyword DEFAULT, which the parser reads as an identifier.
+fn is_default(cell: &Expr) -> bool {
+    match cell {
+        Expr::Identifier(name) => {
+            name.quote_style.is_none() && name.value.eq_ignore_ascii_case("default")
+        }
+        Expr::Nested(inner) => is_default(inner),
+        _ => false,
+    }
 }

@@ -1,8 +1,9 @@
-//! WHERE of a short plan: an AND of comparisons of columns with constants, one [`Test`] per column.
+//! WHERE of a short plan: an AND of comparisons of columns with constants, one [`Test`] per column,
+//! and of other conditions, which the planner compiles.
 //!
-//! Compiled from the syntax tree ([`Compiler::tests`]), a test becomes a set of values when the
-//! statement runs ([`condition_values`](super::condition_values)). `None`: the statement takes the
-//! full path.
+//! Compiled from the syntax tree ([`Compiler::conditions`]), a test becomes a set of values when
+//! the statement runs ([`condition_values`](super::condition_values)). `None`: the statement takes
+//! the full path.
 
 use super::scope::{Compiler, Scope};
 use super::source::Source;
@@ -13,6 +14,15 @@ use datafusion::sql::sqlparser::ast::{
 };
 use strandline_base::{ColumnId, SqlType};
 use strandline_semantics::types;
+
+/// What WHERE is an AND of.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Conditions {
+    /// at most one per column
+    pub tests: Vec<Test>,
+    /// conditions that are evaluated for the rows that pass the tests
+    pub others: Vec<Expr>,
+}
 
 /// What WHERE says of one column.
 #[derive(Clone, Debug)]
@@ -74,10 +84,10 @@ impl Test {
 }
 
 impl Compiler<'_> {
-    /// The tests that a WHERE is an AND of, one per column.
-    pub(super) fn tests(&self, scope: &Scope<'_>, condition: &Expr) -> Option<Vec<Test>> {
-        let mut tests: Vec<Test> = Vec::new();
-        let mut open = vec![condition];
+    /// What a WHERE is an AND of.
+    pub(super) fn conditions(&self, scope: &Scope<'_>, condition: Option<&Expr>) -> Conditions {
+        let mut found = Conditions::default();
+        let mut open: Vec<&Expr> = condition.into_iter().collect();
         while let Some(expr) = open.pop() {
             match expr {
                 Expr::Nested(inner) => open.push(inner),
@@ -86,10 +96,16 @@ impl Compiler<'_> {
                     op: BinaryOperator::And,
                     right,
                 } => open.extend([right.as_ref(), left.as_ref()]),
-                comparison => add(&mut tests, self.test(scope, comparison)?)?,
+                other => {
+                    let test = self.test(scope, other);
+                    let added = test.and_then(|test| add(&mut found.tests, test));
+                    if added.is_none() {
+                        found.others.push(other.clone());
+                    }
+                }
             }
         }
-        Some(tests)
+        found
     }
 
     fn test(&self, scope: &Scope<'_>, expr: &Expr) -> Option<Test> {
@@ -147,7 +163,8 @@ impl Compiler<'_> {
     }
 }
 
-/// Adds a test; None: the column has one that does not go with it.
+/// Adds a test; None: the column has one that does not go with it. Then one side of the test may
+/// have been added, and the whole is still to be tested.
 fn add(tests: &mut Vec<Test>, test: Test) -> Option<()> {
     let Some(known) = tests.iter_mut().find(|known| known.column == test.column) else {
         tests.push(test);

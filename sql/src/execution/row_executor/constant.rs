@@ -32,7 +32,7 @@ impl Compiler<'_> {
                     (!negated).then_some(Source::Parameter(index, known, true))
                 }
                 Source::Literal(value) => negated(&value).map(Source::Literal),
-                Source::Now | Source::Identity => None,
+                Source::Now | Source::Identity | Source::Computed(_) => None,
             },
             Expr::Cast {
                 kind: CastKind::Cast | CastKind::DoubleColon,

@@ -1,7 +1,7 @@
 //! MIN and MAX of indexed columns: each is the first row of a search in the order of its column.
 
 use super::aggregates::{call_of, has_ends};
-use super::conditions::Test;
+use super::conditions::Conditions;
 use super::program::Ends;
 use super::scope::{Compiler, Scope};
 use super::search::{OrderColumn, Slice};
@@ -19,7 +19,7 @@ impl Compiler<'_> {
     pub(super) fn ends(
         &self,
         scope: &Scope<'_>,
-        tests: &[Test],
+        conditions: &Conditions,
         items: &[SelectItem],
     ) -> Option<Ends> {
         let mut searches = Vec::with_capacity(items.len());
@@ -48,7 +48,8 @@ impl Compiler<'_> {
                 limit: Some(Source::Literal(ScalarValue::Int32(Some(1)))),
                 offset: None,
             };
-            let search = self.search(scope, tests.to_vec(), vec![order], slice, &[column.id])?;
+            let conditions = conditions.clone();
+            let search = self.search(scope, conditions, vec![order], slice, &[column.id])?;
             searches.push(search);
             fields.push(arrow_field(&call.name, column.sql_type, true));
             types.push(column.sql_type);

@@ -1,5 +1,6 @@
 //! One execution of a compiled statement: its inputs, and what came of it.
 
+use super::expressions::Slots;
 use super::program::Compiled;
 use super::source::{Datum, Source};
 use super::value::{Comparand, comparand};
@@ -40,6 +41,14 @@ pub(crate) struct Execution<'a> {
 pub(super) type Decided<T> = Result<Option<T>>;
 
 impl Execution<'_> {
+    /// The values of slots.
+    pub(super) fn slots(&self) -> Slots<'_> {
+        Slots {
+            values: self.values,
+            now_us: self.now_us,
+        }
+    }
+
     pub(super) fn datum(&self, source: &Source) -> Option<Datum> {
         source.datum(self.values, self.now_us)
     }

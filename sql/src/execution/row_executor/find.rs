@@ -2,106 +2,23 @@
 
 use super::condition_values::Values;
 use super::execution::{Decided, Execution};
-use super::search::{IndexPath, Next, Path, Search, Sort};
+use super::found_rows::{Locking, Rows};
+use super::search::{IndexPath, Next, Path, Search};
+use super::sets::{ROWS_MAX, Sets};
 use super::source::Source;
 use super::value::integer;
+use crate::planning::locking::Lock;
 use std::ops::Bound;
 use std::sync::Arc;
 use strandline_base::{Result, RowId, Value};
 use strandline_engine::catalog::TableDef;
 use strandline_engine::{
-    ColumnPredicate, CompareOp, Covering, Direction, EntryWatch, KeyBytes, KeyRange, RowView,
-    ScanRequest, Statement,
+    Covering, Direction, EntryWatch, KeyBytes, KeyRange, ScanRequest, Statement,
 };
 
-/// A search that meets more rows is planned: rows by the thousand are better fetched by block.
-const ROWS_MAX: usize = 256;
 /// A walk passes over so many entries for each row that is wanted, beside [`ROWS_MAX`]: of rows
 /// that tests keep back, and of keys that rows have left.
 const ENTRIES_PER_ROW: usize = 4;
-
-/// The sets of values of a search's tests, for one execution.
-pub(super) struct Sets<'a> {
-    search: &'a Search,
-    values: Vec<Values>,
-}
-
-impl Sets<'_> {
-    /// Whether a row, of which the search's columns were read, passes every test.
-    pub fn hold(&self, row: &[Value]) -> bool {
-        let mut tests = self.values.iter().zip(&self.search.test_places);
-        tests.all(|(values, place)| values.holds(&row[*place]))
-    }
-
-    fn is_empty(&self) -> bool {
-        self.values.iter().any(Values::is_empty)
-    }
-
-    fn points(&self, test: usize) -> &[Value] {
-        match &self.values[test] {
-            Values::Points(points) => points,
-            Values::Within(..) => &[],
-        }
-    }
-
-    /// Every combination of the values of these tests; None: too many.
-    fn combinations(&self, tests: &[usize]) -> Option<Vec<Vec<Value>>> {
-        let mut keys = vec![Vec::with_capacity(tests.len())];
-        for test in tests {
-            let points = self.points(*test);
-            if let ([key], [point]) = (keys.as_mut_slice(), points) {
-                key.push(point.clone());
-                continue;
-            }
-            if keys.len().saturating_mul(points.len()) > ROWS_MAX {
-                return None;
-            }
-            let longer = keys.iter().flat_map(|key| {
-                points.iter().map(|point| {
-                    let mut longer = key.clone();
-                    longer.push(point.clone());
-                    longer
-                })
-            });
-            keys = longer.collect();
-        }
-        Some(keys)
-    }
-
-    /// The tests as a scan has them, as far as it can have them: perhaps for more rows.
-    fn predicates(&self) -> Vec<ColumnPredicate> {
-        let mut found = Vec::new();
-        for (test, values) in self.search.tests.iter().zip(&self.values) {
-            let mut add = |op, value: &Value| {
-                found.push(ColumnPredicate {
-                    column: test.column,
-                    op,
-                    value: value.clone(),
-                });
-            };
-            match values {
-                Values::Points(points) => {
-                    if let [point] = points.as_slice() {
-                        add(CompareOp::Eq, point);
-                    }
-                }
-                Values::Within(lower, upper) => {
-                    match lower {
-                        Bound::Included(value) => add(CompareOp::Ge, value),
-                        Bound::Excluded(value) => add(CompareOp::Gt, value),
-                        Bound::Unbounded => {}
-                    }
-                    match upper {
-                        Bound::Included(value) => add(CompareOp::Le, value),
-                        Bound::Excluded(value) => add(CompareOp::Lt, value),
-                        Bound::Unbounded => {}
-                    }
-                }
-            }
-        }
-        found
-    }
-}
 
 impl IndexPath {
     /// Some: rows may be read by their entries, which are read after this.
@@ -134,19 +51,13 @@ impl IndexPath {
 }
 
 impl Execution<'_> {
-    /// The sets of values of a search's tests.
-    pub(super) fn sets<'a>(&self, search: &'a Search) -> Option<Sets<'a>> {
-        let values = search.tests.iter().map(|test| self.values_of(test));
-        let values = values.collect::<Option<_>>()?;
-        Some(Sets { search, values })
-    }
-
     /// The rows of a search, one after the other, of each the columns that it reads.
     pub(super) fn find(
         &self,
         statement: &Arc<Statement>,
         table: &Arc<TableDef>,
         search: &Search,
+        lock: Option<Lock>,
     ) -> Decided<Vec<Value>> {
         let slice = &search.slice;
         let (Some(limit), Some(offset)) = (self.count(&slice.limit), self.count(&slice.offset))
@@ -165,11 +76,17 @@ impl Execution<'_> {
             Path::Index(path) => path.walk.map(|direction| (path, direction)),
             Path::Key { .. } => None,
         };
+        let locking = lock.map(|lock| Locking {
+            statement,
+            table,
+            lock,
+        });
+        let locking = locking.as_ref();
         let found = match walk {
-            Some((path, direction)) => walk_over(statement, table, &sets, (path, direction), most)?,
-            None => self.gathered(statement, table, &sets)?,
+            Some(walk) => walk_over((statement.as_ref(), table), &sets, walk, most, locking)?,
+            None => self.gathered(statement, table, &sets, (most, locking))?,
         };
-        let Some(mut found) = found else {
+        let Some(mut found) = found.filter(|_| !sets.are_undecided()) else {
             return Ok(None);
         };
         let width = search.reads.len();
@@ -195,6 +112,7 @@ impl Execution<'_> {
         statement: &Arc<Statement>,
         table: &Arc<TableDef>,
         sets: &Sets<'_>,
+        (most, locking): (Option<usize>, Option<&Locking<'_>>),
     ) -> Decided<Vec<Value>> {
         let path = match &sets.search.path {
             Path::Index(path) if statement.sees_index(table, path.index) => Some(path),
@@ -218,13 +136,17 @@ impl Execution<'_> {
                 None => None,
             };
             if is_found.map_or_else(|| rows.read(*row), Ok)? {
-                rows.keep();
+                rows.keep(*row);
             }
         }
-        Ok(match &sets.search.sort {
-            None => Some(rows.found),
-            Some(sort) => sorted(rows.found, sets.search.reads.len(), sort),
-        })
+        let sort = sets.search.sort.as_ref();
+        if !sort.is_none_or(|sort| rows.sort(sort)) || sets.are_undecided() {
+            return Ok(None);
+        }
+        if let Some(locking) = locking {
+            rows.lock(locking, most)?;
+        }
+        Ok(Some(rows.into_values()))
     }
 
     /// The rows that may pass a search's tests, ascending; None: they are many.
@@ -332,11 +254,11 @@ fn few(
 
 /// The first rows of an index's order.
 fn walk_over(
-    statement: &Statement,
-    table: &Arc<TableDef>,
+    (statement, table): (&Statement, &Arc<TableDef>),
     sets: &Sets<'_>,
     (path, direction): (&IndexPath, Direction),
     most: Option<usize>,
+    locking: Option<&Locking<'_>>,
 ) -> Decided<Vec<Value>> {
     if sets.is_empty() {
         return Ok(Some(Vec::new()));
@@ -369,7 +291,7 @@ fn walk_over(
     };
     let mut chunk = Vec::new();
     let mut may_be_more = true;
-    while rows.count < most && may_be_more {
+    while rows.count() < most && may_be_more {
         if left == 0 {
             return Ok(None);
         }
@@ -377,7 +299,7 @@ fn walk_over(
         if let Some(watch) = &mut watch {
             watch.renew();
         }
-        may_be_more = entries.next_chunk((most - rows.count).min(left), &mut chunk)?;
+        may_be_more = entries.next_chunk((most - rows.count()).min(left), &mut chunk)?;
         left -= chunk.len();
         let covering = path.covering(watch.as_ref());
         for (bytes, row) in &chunk {
@@ -385,92 +307,14 @@ fn walk_over(
             if bytes.is_cut() {
                 return Ok(None);
             }
-            let by_entry = covering.as_ref();
-            let by_entry = by_entry.map(|covering| rows.read_entry(*row, bytes, covering));
-            let is_found = match by_entry.transpose()?.flatten() {
-                Some(is_found) => is_found,
-                // The row has an entry for each key that it had.
-                None => rows.read(*row)? && rows.has_key(path, bytes),
-            };
-            if is_found {
-                rows.keep();
+            let is_found = rows.read_by(*row, bytes, path, covering.as_ref())?;
+            if sets.are_undecided() {
+                return Ok(None);
+            }
+            if is_found && locking.map_or(Ok(true), |locking| locking.take(*row))? {
+                rows.keep(*row);
             }
         }
     }
-    Ok(Some(rows.found))
-}
-
-/// Rows that are read one by one.
-struct Rows<'a> {
-    view: &'a RowView,
-    sets: &'a Sets<'a>,
-    /// the row that was read last
-    values: Vec<Value>,
-    /// the rows kept
-    found: Vec<Value>,
-    count: usize,
-}
-
-impl<'a> Rows<'a> {
-    fn new(view: &'a RowView, sets: &'a Sets<'a>) -> Self {
-        Self {
-            view,
-            sets,
-            values: vec![Value::Null; sets.search.reads.len()],
-            found: Vec::new(),
-            count: 0,
-        }
-    }
-
-    /// Reads a row; whether it is visible and passes every test.
-    fn read(&mut self, row: RowId) -> Result<bool> {
-        let reads = &self.sets.search.reads;
-        Ok(self.view.read(row, reads, &mut self.values)? && self.sets.hold(&self.values))
-    }
-
-    /// The same by the row's entry; None: the row must be read.
-    fn read_entry(
-        &mut self,
-        row: RowId,
-        key: &KeyBytes,
-        covering: &Covering<'_>,
-    ) -> Result<Option<bool>> {
-        let is_visible = self.view.read_entry(row, key, covering, &mut self.values)?;
-        Ok(is_visible.map(|is_visible| is_visible && self.sets.hold(&self.values)))
-    }
-
-    /// Whether the row that was read last has this key.
-    fn has_key(&self, path: &IndexPath, bytes: &KeyBytes) -> bool {
-        let places = path.key_places.iter();
-        let key: Vec<Value> = places.map(|at| self.values[*at].clone()).collect();
-        path.keys.encode(&key) == *bytes
-    }
-
-    /// Keeps the row that was read last.
-    fn keep(&mut self) {
-        let values = self.values.iter_mut();
-        self.found
-            .extend(values.map(|value| std::mem::replace(value, Value::Null)));
-        self.count += 1;
-    }
-}
-
-/// Rows of `width` columns in order; None: keys are too long to tell their order.
-fn sorted(rows: Vec<Value>, width: usize, sort: &Sort) -> Option<Vec<Value>> {
-    let mut keyed = Vec::with_capacity(rows.len() / width.max(1));
-    let mut rows = rows.into_iter();
-    loop {
-        let row: Vec<Value> = rows.by_ref().take(width).collect();
-        if row.is_empty() {
-            break;
-        }
-        let key: Vec<Value> = sort.places.iter().map(|at| row[*at].clone()).collect();
-        let key = sort.keys.encode(&key);
-        if key.is_cut() {
-            return None;
-        }
-        keyed.push((key, row));
-    }
-    keyed.sort_by(|(a, _), (b, _)| a.cmp(b));
-    Some(keyed.into_iter().flat_map(|(_, row)| row).collect())
+    Ok(Some(rows.into_values()))
 }

@@ -3,6 +3,7 @@
 
 use super::arithmetic::{Number, compute};
 use super::execution::{Decided, Execution};
+use super::expressions::Rows;
 use super::program::{Find, Key, Projection, Scalar, SetList, Update};
 use super::search::Search;
 use super::value::assigned;
@@ -75,7 +76,7 @@ impl Execution<'_> {
             false => Ok(Effect::Leave),
         };
         let changed = statement.modify_rows(table, &rows, &search.reads, &mut effect)?;
-        Ok(Some((statement, changed)))
+        Ok((!sets.are_undecided()).then_some((statement, changed)))
     }
 
     pub(super) fn apply(
@@ -168,7 +169,7 @@ impl Execution<'_> {
                 let datum = self.datum(source);
                 datum.is_some_and(|datum| Number::of_datum(&datum).is_some())
             }
-            Scalar::Column(..) | Scalar::Excluded(..) => true,
+            Scalar::Column(..) | Scalar::Excluded(..) | Scalar::Computed(_) => true,
             Scalar::Arithmetic(_, left, right) => {
                 self.constants_are_numbers(left) && self.constants_are_numbers(right)
             }
@@ -191,7 +192,9 @@ pub(super) struct Modification<'a> {
     values: Vec<NewValue<'a>>,
     /// the row that an INSERT proposes
     excluded: &'a [Value],
-    is_undecided: bool,
+    pub is_undecided: bool,
+    /// the condition does not hold for the row that was looked at last
+    pub is_left: bool,
 }
 
 impl<'a> Modification<'a> {
@@ -202,6 +205,13 @@ impl<'a> Modification<'a> {
         list: &'a SetList,
         excluded: &'a [Value],
     ) -> Option<Self> {
+        let computed = list.computed.iter().map(|computed| &computed.expressions);
+        if !computed
+            .chain(&list.condition)
+            .all(|e| e.fit(&execution.slots()))
+        {
+            return None;
+        }
         let mut values = Vec::with_capacity(list.set.len());
         for (position, scalar) in &list.set {
             let column = &table.columns[*position];
@@ -223,11 +233,26 @@ impl<'a> Modification<'a> {
             values,
             excluded,
             is_undecided: false,
+            is_left: false,
         })
     }
 
     /// The new values of `row`, whose columns are those that the list reads.
-    fn decide(&mut self, row: &[Value], set: &mut Vec<(ColumnId, Value)>) -> Result<Effect> {
+    pub fn decide(&mut self, row: &[Value], set: &mut Vec<(ColumnId, Value)>) -> Result<Effect> {
+        let holds = match &self.list.condition {
+            None => Some(true),
+            Some(condition) => {
+                condition.hold(&self.execution.slots(), &Rows::one(row, self.excluded))
+            }
+        };
+        self.is_left = holds == Some(false);
+        if self.is_left {
+            return Ok(Effect::Leave);
+        }
+        if holds.is_none() {
+            self.is_undecided = true;
+            return Ok(Effect::Leave);
+        }
         if self.assign(row, set).is_none() || !self.passes(row, set) {
             self.is_undecided = true;
             return Ok(Effect::Leave);
@@ -236,6 +261,12 @@ impl<'a> Modification<'a> {
     }
 
     fn assign(&self, row: &[Value], set: &mut Vec<(ColumnId, Value)>) -> Option<()> {
+        let computed = match &self.list.computed {
+            None => Vec::new(),
+            Some(computed) => {
+                computed.of(&self.execution.slots(), &Rows::one(row, self.excluded))?
+            }
+        };
         for ((position, _), new) in self.list.set.iter().zip(&self.values) {
             let column = &self.table.columns[*position];
             let value = match new {
@@ -244,6 +275,7 @@ impl<'a> Modification<'a> {
                 NewValue::Computed(Scalar::Excluded(position, _)) => {
                     self.excluded[*position].clone()
                 }
+                NewValue::Computed(Scalar::Computed(at)) => computed.get(*at)?.clone(),
                 NewValue::Computed(scalar) => {
                     self.number(scalar, row)?.assigned(column.sql_type)?
                 }
@@ -261,6 +293,7 @@ impl<'a> Modification<'a> {
             Scalar::Constant(source) => Number::of_datum(&self.execution.datum(source)?),
             Scalar::Column(place, t) => Number::of_value(&row[*place], *t),
             Scalar::Excluded(position, t) => Number::of_value(&self.excluded[*position], *t),
+            Scalar::Computed(_) => None,
             Scalar::Arithmetic(operation, left, right) => {
                 let (left, right) = (self.number(left, row)?, self.number(right, row)?);
                 compute(*operation, &left, &right)
@@ -275,7 +308,7 @@ impl<'a> Modification<'a> {
     }
 
     /// The row as it will be, if all its columns have been read.
-    fn new_row(&self, row: &[Value], set: &[(ColumnId, Value)]) -> Vec<Value> {
+    pub fn new_row(&self, row: &[Value], set: &[(ColumnId, Value)]) -> Vec<Value> {
         let mut new = row[..self.table.columns.len()].to_vec();
         for ((position, _), (_, value)) in self.list.set.iter().zip(set) {
             new[*position].clone_from(value);
@@ -289,6 +322,8 @@ pub(super) struct Written {
     wanted: bool,
     /// all columns in order, row after row
     values: Vec<Value>,
+    /// the number of values that are final
+    settled: usize,
 }
 
 impl Written {
@@ -297,13 +332,15 @@ impl Written {
         Self {
             wanted,
             values: Vec::new(),
+            settled: 0,
         }
     }
 
-    /// `rows` are written, instead of any before: a write may look at a row again.
+    /// `rows` are written, instead of any that are not settled: a write may look at a row again.
     pub fn keep(&mut self, rows: impl FnOnce() -> Vec<Value>) {
         if self.wanted {
-            self.values = rows();
+            self.values.truncate(self.settled);
+            self.values.extend(rows());
         }
     }
 
@@ -315,17 +352,31 @@ impl Written {
     }
 
     /// Nothing was written unless `done`.
-    fn keep_only(&mut self, done: bool) {
+    pub fn keep_only(&mut self, done: bool) {
         if !done {
-            self.values.clear();
+            self.values.truncate(self.settled);
         }
     }
 
-    /// The wanted columns of rows with `width` columns.
-    pub fn result(&self, wanted: &Projection, width: usize) -> Result<QueryResult> {
+    /// What has been kept is final.
+    pub fn settle(&mut self) {
+        self.settled = self.values.len();
+    }
+
+    /// The wanted columns of rows with `width` columns; None: not decided here.
+    pub fn result(
+        &self,
+        execution: &Execution<'_>,
+        wanted: &Projection,
+        width: usize,
+    ) -> Decided<QueryResult> {
+        if let Some(computed) = &wanted.computed {
+            let rows = Rows::many(&self.values, width);
+            return Ok(computed.result(&execution.slots(), &wanted.result.schema, &rows));
+        }
         let ValueColumns { types, schema } = wanted.result.as_ref();
         if self.values.is_empty() {
-            return Ok(QueryResult::new(schema.clone(), Vec::new()));
+            return Ok(Some(QueryResult::new(schema.clone(), Vec::new())));
         }
         let columns = wanted.positions.iter().zip(types);
         let arrays = columns.map(|(position, t)| {
@@ -335,6 +386,6 @@ impl Written {
         });
         let rows = RecordBatch::try_new(schema.clone(), arrays.collect::<Result<_>>()?)
             .map_err(|error| Error::internal(format!("rows as a batch: {error}")))?;
-        Ok(QueryResult::new(schema.clone(), vec![rows]))
+        Ok(Some(QueryResult::new(schema.clone(), vec![rows])))
     }
 }

@@ -1,8 +1,10 @@
 //! A compiled statement: what [`compile`](super::compile) makes and [`run`](super::run) executes.
 
 use super::arithmetic::Arithmetic;
+use super::expressions::{ComputedValues, Expressions};
 use super::search::Search;
 use super::source::Source;
+use crate::planning::locking::Lock;
 use crate::planning::template::Template;
 use crate::values::value_row::ValueColumns;
 use std::cmp::Ordering;
@@ -41,7 +43,7 @@ impl RowStatement {
         matches!(
             self.operation,
             Operation::Select(_)
-                | Operation::Search(..)
+                | Operation::Search(_, _, None)
                 | Operation::Ends(_)
                 | Operation::Aggregates(_)
         )
@@ -52,9 +54,10 @@ impl RowStatement {
         const READ: Privileges = Privileges::SELECT;
         let wanted: &[Privileges] = match self.operation {
             Operation::Select(_)
-            | Operation::Search(..)
+            | Operation::Search(_, _, None)
             | Operation::Ends(_)
             | Operation::Aggregates(_) => &[READ],
+            Operation::Search(_, _, Some(_)) => &[READ, Privileges::UPDATE],
             Operation::Update(_) => &[READ, Privileges::UPDATE],
             Operation::Delete(_) => &[READ, Privileges::DELETE],
             // Conflicts may make it an update, RETURNING a read.
@@ -63,14 +66,26 @@ impl RowStatement {
         (&self.table, wanted)
     }
 
+    /// Whether another transaction's commit may make an execution start over; a write by key looks
+    /// at the newest row itself.
+    pub fn may_start_over(&self) -> bool {
+        match &self.operation {
+            Operation::Search(_, _, lock) => lock.is_some(),
+            Operation::Update(update) => matches!(update.find, Find::Search(_)),
+            Operation::Delete(find) => matches!(find, Find::Search(_)),
+            Operation::Insert(insert) => insert.conflict.is_some() && insert.rows.len() > 1,
+            Operation::Select(_) | Operation::Ends(_) | Operation::Aggregates(_) => false,
+        }
+    }
+
     /// The table, if the statement makes rows that its CHECK constraints must hold for.
     pub fn checked_table(&self) -> Option<&Arc<TableDef>> {
         let makes_rows = matches!(self.operation, Operation::Insert(_) | Operation::Update(_));
         (makes_rows && !self.table.checks.is_empty()).then_some(&self.table)
     }
 
-    /// What EXPLAIN shows of it; None: nothing.
-    pub fn text(&self) -> Option<String> {
+    /// What EXPLAIN shows of it.
+    pub fn text(&self) -> String {
         let key = |key: &Key| format!("key={}", self.table.keys[key.index].name);
         let find = |find: &Find| match find {
             Find::Key(found) => key(found),
@@ -78,7 +93,13 @@ impl RowStatement {
         };
         let (verb, found) = match &self.operation {
             Operation::Select(select) => ("select", key(&select.key)),
-            Operation::Search(search, _) => ("select", search.text(&self.table)),
+            Operation::Search(search, _, lock) => {
+                let mut text = search.text(&self.table);
+                if let Some(lock) = lock {
+                    text.push_str(&format!(", {lock}"));
+                }
+                ("select", text)
+            }
             Operation::Ends(ends) => {
                 let searches = ends.searches.iter().map(|search| search.text(&self.table));
                 ("ends", searches.collect::<Vec<_>>().join("; "))
@@ -86,17 +107,25 @@ impl RowStatement {
             Operation::Aggregates(query) => ("aggregate", query.search.text(&self.table)),
             Operation::Update(update) => ("update", find(&update.find)),
             Operation::Delete(found) => ("delete", find(found)),
-            Operation::Insert(_) => return None,
+            Operation::Insert(insert) => {
+                let rows = insert.rows.len();
+                let mut text = format!("rows={rows}");
+                if let Some(conflict) = &insert.conflict {
+                    let key = &self.table.keys[conflict.index].name;
+                    text.push_str(&format!(", conflict={key}"));
+                }
+                ("insert", text)
+            }
         };
-        Some(format!("RowExecutor: {verb} {}, {found}", self.table.name))
+        format!("RowExecutor: {verb} {}, {found}", self.table.name)
     }
 }
 
 #[derive(Debug)]
 pub(super) enum Operation {
     Select(Select),
-    /// a query of the rows that a search finds
-    Search(Box<Search>, Projection),
+    /// a query of the rows that a search finds, which it may lock
+    Search(Box<Search>, Projection, Option<Lock>),
     Ends(Ends),
     Aggregates(Aggregates),
     Update(Update),
@@ -161,12 +190,18 @@ pub(super) enum Find {
     Search(Box<Search>),
 }
 
-/// The columns of a result, which are some of the table's.
+/// A result: some of the table's columns, or expressions over them.
 #[derive(Debug)]
 pub(super) struct Projection {
+    /// the columns that are read
     pub ids: Vec<ColumnId>,
-    /// in the table
+    /// their positions in the table
     pub positions: Vec<usize>,
+    /// Some: the columns of the result, over those read
+    pub computed: Option<Expressions>,
+    /// of each column of the result the position in the table, if it is the table's
+    pub sources: Vec<Option<usize>>,
+    /// the columns of the result; their types only without expressions
     pub result: Arc<ValueColumns>,
 }
 
@@ -184,16 +219,22 @@ pub(super) struct SetList {
     pub reads: Vec<ColumnId>,
     /// (position in the table, new value)
     pub set: Vec<(usize, Scalar)>,
+    /// the new values that are expressions, in the order of the list
+    pub computed: Option<ComputedValues>,
+    /// WHERE of ON CONFLICT DO UPDATE
+    pub condition: Option<Expressions>,
 }
 
 #[derive(Debug)]
 pub(super) struct Insert {
     /// per row the values of all columns in order
     pub rows: Vec<Vec<Source>>,
+    /// the values that are expressions
+    pub computed: Option<ComputedValues>,
     pub conflict: Option<Conflict>,
 }
 
-/// ON CONFLICT of one row and one key.
+/// ON CONFLICT of one key.
 #[derive(Debug)]
 pub(super) struct Conflict {
     pub point: PointTable,
@@ -203,6 +244,10 @@ pub(super) struct Conflict {
     pub key: Vec<usize>,
     /// DO UPDATE
     pub update: Option<SetList>,
+    /// the columns that DO UPDATE reads, then others: those of the key are there
+    pub reads: Vec<ColumnId>,
+    /// places of the key's columns among them
+    pub places: Vec<usize>,
 }
 
 /// A new value.
@@ -214,4 +259,6 @@ pub(super) enum Scalar {
     /// a column of the row that an INSERT proposes
     Excluded(usize, SqlType),
     Arithmetic(Arithmetic, Box<Scalar>, Box<Scalar>),
+    /// one of the list's expressions
+    Computed(usize),
 }

@@ -1,9 +1,11 @@
 //! Running a compiled statement in a transaction.
 
 use super::execution::{Execution, Run};
+use super::expressions::Rows;
 use super::modify::Written;
 use super::program::{Ends, Operation, Projection, Select};
 use super::search::Search;
+use crate::planning::locking::Lock;
 use crate::values::result::QueryResult;
 use crate::values::value_row::{ValueColumns, ValueRow};
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
@@ -19,10 +21,16 @@ impl Execution<'_> {
             return Ok(Run::Undecided);
         };
         let table = &statement.table;
-        let mut written = Written::new(statement.returning.is_some());
+        let returning = statement.returning.as_ref();
+        if !returning.is_none_or(|columns| columns.fit(&self.slots())) {
+            return Ok(Run::Undecided);
+        }
+        let mut written = Written::new(returning.is_some());
         let done = match &statement.operation {
             Operation::Select(select) => return self.select(select),
-            Operation::Search(search, columns) => return self.search(table, search, columns),
+            Operation::Search(search, columns, lock) => {
+                return self.search(table, search, columns, *lock);
+            }
             Operation::Ends(ends) => return self.ends(table, ends),
             Operation::Aggregates(query) => return self.aggregate(table, query),
             Operation::Update(u) => ("UPDATE", self.update(table, u, &mut written)?),
@@ -32,19 +40,26 @@ impl Execution<'_> {
         let (tag, Some(rows)) = done else {
             return Ok(Run::Undecided);
         };
-        let returning = statement.returning.as_ref();
-        let returned = returning.map(|columns| written.result(columns, table.columns.len()));
-        Ok(Run::Done(tag, rows, returned.transpose()?))
+        let returned = match returning {
+            None => None,
+            Some(columns) => match written.result(self, columns, table.columns.len())? {
+                None => return Ok(Run::Undecided),
+                result => result,
+            },
+        };
+        Ok(Run::Done(tag, rows, returned))
     }
 
     fn select(&self, select: &Select) -> Result<Run> {
         let Some(key) = self.key_values(&select.key.parts) else {
             return Ok(Run::Undecided);
         };
+        if !select.columns.fit(&self.slots()) {
+            return Ok(Run::Undecided);
+        }
         let columns = &select.columns.ids;
-        let row = |values| Run::Row(ValueRow::new(select.columns.result.clone(), values));
         let Some(key) = key else {
-            return Ok(row(None));
+            return Ok(self.row(&select.columns, None));
         };
         let mut values = Vec::with_capacity(columns.len());
         let point = &select.key.point;
@@ -61,16 +76,43 @@ impl Execution<'_> {
                 statement.point_get(table, select.key.index, &key, columns, &mut values)?
             }
         };
-        Ok(row(found.then_some(values)))
+        Ok(self.row(&select.columns, found.then_some(values)))
     }
 
-    fn search(&self, table: &Arc<TableDef>, search: &Search, wanted: &Projection) -> Result<Run> {
+    /// The result of a query of one row, of which the columns to be read are given.
+    fn row(&self, columns: &Projection, row: Option<Vec<Value>>) -> Run {
+        let Some(computed) = &columns.computed else {
+            return Run::Row(ValueRow::new(columns.result.clone(), row));
+        };
+        let schema = &columns.result.schema;
+        let result = match &row {
+            None => Some(QueryResult::new(schema.clone(), Vec::new())),
+            Some(row) => computed.result(&self.slots(), schema, &Rows::one(row, &[])),
+        };
+        result.map_or(Run::Undecided, Run::Rows)
+    }
+
+    fn search(
+        &self,
+        table: &Arc<TableDef>,
+        search: &Search,
+        wanted: &Projection,
+        lock: Option<Lock>,
+    ) -> Result<Run> {
+        if !wanted.fit(&self.slots()) {
+            return Ok(Run::Undecided);
+        }
         let Some(statement) = self.statement()? else {
             return Ok(Run::Undecided);
         };
-        let Some(mut rows) = self.find(&statement, table, search)? else {
+        let Some(mut rows) = self.find(&statement, table, search, lock)? else {
             return Ok(Run::Undecided);
         };
+        if let Some(computed) = &wanted.computed {
+            let rows = Rows::many(&rows, search.reads.len());
+            let result = computed.result(&self.slots(), &wanted.result.schema, &rows);
+            return Ok(result.map_or(Run::Undecided, Run::Rows));
+        }
         let ValueColumns { types, schema } = wanted.result.as_ref();
         let width = search.reads.len();
         let count = rows.len() / width.max(1);
@@ -95,7 +137,7 @@ impl Execution<'_> {
         };
         let mut values = Vec::with_capacity(ends.searches.len());
         for search in &ends.searches {
-            let Some(found) = self.find(&statement, table, search)? else {
+            let Some(found) = self.find(&statement, table, search, None)? else {
                 return Ok(Run::Undecided);
             };
             values.push(found.into_iter().next().unwrap_or(Value::Null));

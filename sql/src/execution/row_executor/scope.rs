@@ -1,8 +1,10 @@
 //! What a statement is compiled for, and the names that its expressions know.
 
+use super::planner::Planner;
 use crate::catalogs::lookup;
 use crate::parse::names;
 use crate::planning::provider::registered::RegisteredTables;
+use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, Expr, TableFactor};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -22,16 +24,22 @@ pub(crate) struct Compiler<'a> {
     pub registered: &'a RegisteredTables,
     /// per parameter its type; None: its value's
     pub types: &'a [Option<SqlType>],
+    /// values of parameters that have no declared type
+    pub literals: &'a [ScalarValue],
     /// whether secondary indexes may be asked
     pub uses_indexes: bool,
     /// set when the statement asks for `now()`
     pub asks_now: Cell<bool>,
+    /// for expressions beyond those compiled from the syntax tree
+    pub planner: Planner<'a>,
 }
 
 /// The names that a statement's expressions know: those of one table.
 pub(super) struct Scope<'a> {
     pub table: &'a Arc<TableDef>,
     pub alias: String,
+    /// the tables of the names, for the planner
+    pub from: Vec<ast::TableWithJoins>,
     /// whether `excluded.c` is a column of a proposed row, and `c` alone is ambiguous
     pub proposes: bool,
 }
@@ -112,6 +120,7 @@ impl Compiler<'_> {
         Some(Scope {
             table,
             alias: alias.unwrap_or_else(|| table.name.clone()),
+            from: from.to_vec(),
             proposes: false,
         })
     }

@@ -5,7 +5,8 @@
 //! sorted. The choice uses only definitions, because values are not known yet: most tests with
 //! equality win, then the order. A search that finds many rows when it runs takes the full path.
 
-use super::conditions::Test;
+use super::conditions::{Conditions, Test};
+use super::expressions::Expressions;
 use super::scope::{Compiler, Scope};
 use super::source::Source;
 use datafusion::sql::sqlparser::ast::{self, Expr, Value as Literal};
@@ -22,11 +23,21 @@ pub(super) struct Search {
     pub tests: Vec<Test>,
     /// per test the place of its column among `reads`
     pub test_places: Vec<usize>,
+    /// the other conditions of WHERE
+    pub residual: Option<Residual>,
     /// the columns that are read of a row: those asked for, then others
     pub reads: Vec<ColumnId>,
     /// None: rows come in the wanted order, or none is wanted
     pub sort: Option<Sort>,
     pub slice: Slice,
+}
+
+/// Conditions that are no tests.
+#[derive(Debug)]
+pub(super) struct Residual {
+    pub condition: Expressions,
+    /// for EXPLAIN
+    pub text: String,
 }
 
 /// How rows are found.
@@ -134,7 +145,8 @@ impl Search {
             shown.push_str(&format!(" ({})", used_text.join(" AND ")));
         }
         let others = (0..self.tests.len()).filter(|at| !used.contains(at));
-        let others: Vec<String> = others.map(|at| text(&at)).collect();
+        let mut others: Vec<String> = others.map(|at| text(&at)).collect();
+        others.extend(self.residual.as_ref().map(|residual| residual.text.clone()));
         if !others.is_empty() {
             shown.push_str(&format!(", filters=[{}]", others.join(", ")));
         }
@@ -159,16 +171,17 @@ impl Search {
 }
 
 impl Compiler<'_> {
-    /// A search for the rows that pass `tests`, of which `wanted` are the columns asked for.
+    /// A search for the rows of which `conditions` hold; `wanted` are the columns asked for.
     pub(super) fn search(
         &self,
         scope: &Scope<'_>,
-        tests: Vec<Test>,
+        conditions: Conditions,
         mut order: Vec<OrderColumn>,
         slice: Slice,
         wanted: &[ColumnId],
     ) -> Option<Search> {
         let table = scope.table;
+        let Conditions { tests, others } = conditions;
         // What is equal in all rows does not order them.
         order.retain(|by| !tests.iter().any(|t| t.column == by.column && t.is_equal()));
         let mut reads = wanted.to_vec();
@@ -180,6 +193,10 @@ impl Compiler<'_> {
         };
         let walks = matches!(&path, Path::Index(IndexPath { walk: Some(_), .. }));
         let sort = (!walks && !order.is_empty()).then(|| sort(&order, &mut reads));
+        let residual = match others.is_empty() {
+            true => None,
+            false => Some(self.residual(scope, &others, &mut reads)?),
+        };
         if let Path::Index(path) = &mut path {
             let index = table.index(path.index)?;
             path.covered = CoveredColumns::of(table, index, &reads);
@@ -188,10 +205,33 @@ impl Compiler<'_> {
             path,
             tests,
             test_places,
+            residual,
             reads,
             sort,
             slice,
         })
+    }
+
+    fn residual(
+        &self,
+        scope: &Scope<'_>,
+        conditions: &[Expr],
+        reads: &mut Vec<ColumnId>,
+    ) -> Option<Residual> {
+        let columns = &scope.table.columns;
+        let mut place = |position: usize| place(reads, columns[position].id);
+        let condition = self.condition(scope, conditions, &mut place)?;
+        let text: Vec<String> = conditions.iter().map(Expr::to_string).collect();
+        Some(Residual {
+            condition,
+            text: text.join(" AND "),
+        })
+    }
+
+    /// Whether a path leads to the rows that pass `tests`, in any order.
+    pub(super) fn has_path(&self, table: &TableDef, tests: &[Test]) -> bool {
+        let path = || self.index_path(table, tests, &[], &Slice::default(), &mut Vec::new());
+        key_path(table, tests).is_some() || path().is_some()
     }
 
     fn index_path(
@@ -357,10 +397,11 @@ fn sort(order: &[OrderColumn], reads: &mut Vec<ColumnId>) -> Sort {
     }
 }
 
-/// An ORDER BY of columns; `output` has names and positions of the query's columns.
+/// An ORDER BY of columns; `output` has the names of the query's columns, and the positions of
+/// those that are the table's.
 pub(super) fn order_of(
     scope: &Scope<'_>,
-    output: &[(usize, &str)],
+    output: &[(Option<usize>, &str)],
     order_by: Option<&ast::OrderBy>,
 ) -> Option<Vec<OrderColumn>> {
     let Some(order_by) = order_by else {
@@ -399,20 +440,28 @@ pub(super) fn order_of(
 
 /// The position in the table of what an ORDER BY names: a column of the output by its name or
 /// number, or else one of the table.
-fn ordered_position(scope: &Scope<'_>, output: &[(usize, &str)], expr: &Expr) -> Option<usize> {
+fn ordered_position(
+    scope: &Scope<'_>,
+    output: &[(Option<usize>, &str)],
+    expr: &Expr,
+) -> Option<usize> {
     match expr {
         Expr::Identifier(name) => {
             let name = crate::parse::names::fold(name);
             let mut named = output.iter().filter(|(_, known)| *known == name);
             match named.next() {
-                Some((position, _)) => named.all(|(p, _)| p == position).then_some(*position),
+                Some((Some(position), _)) => {
+                    let same = named.all(|(other, _)| *other == Some(*position));
+                    same.then_some(*position)
+                }
+                Some((None, _)) => None,
                 None => scope.column(expr),
             }
         }
         Expr::Value(value) => match &value.value {
             Literal::Number(digits, false) => {
                 let number: usize = digits.parse().ok()?;
-                Some(output.get(number.checked_sub(1)?)?.0)
+                output.get(number.checked_sub(1)?)?.0
             }
             _ => None,
         },

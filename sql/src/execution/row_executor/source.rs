@@ -14,6 +14,8 @@ pub(super) enum Source {
     Now,
     /// the next value of the column's identity
     Identity,
+    /// one of the statement's expressions over parameters
+    Computed(usize),
 }
 
 /// A value with the type that it has in the statement.

@@ -35,7 +35,7 @@ impl Source {
                 let now = ScalarValue::TimestampMicrosecond(Some(now_us as i64), utc());
                 (now, Some(SqlType::TimestampTz))
             }
-            Source::Identity => return None,
+            Source::Identity | Source::Computed(_) => return None,
         };
         Some(Datum { value, known })
     }
@@ -49,7 +49,7 @@ fn utc() -> Option<Arc<str>> {
 }
 
 /// Whether a value is of the type that its parameter has.
-fn is_of(value: &ScalarValue, known: SqlType) -> bool {
+pub(super) fn is_of(value: &ScalarValue, known: SqlType) -> bool {
     use ScalarValue as S;
     value.is_null()
         || match known {

@@ -16,10 +16,11 @@ use crate::parse::cte_scopes::CteScopes;
 use crate::parse::locking_clauses::{Strength, is_qualified, read};
 use crate::parse::names;
 use datafusion::sql::sqlparser::ast::{
-    Distinct, GroupByExpr, Ident, NonBlock, ObjectName, ObjectNamePart, Query, Select, SetExpr,
-    TableFactor, TableWithJoins, VisitorMut,
+    Distinct, GroupByExpr, Ident, LockClause, NonBlock, ObjectName, ObjectNamePart, Query, Select,
+    SetExpr, TableFactor, TableWithJoins, VisitorMut,
 };
 use std::collections::HashMap;
+use std::fmt;
 use std::ops::ControlFlow;
 use strandline_base::{Error, Result, SqlState};
 use strandline_engine::{LockWait, RowLock};
@@ -46,6 +47,20 @@ impl Lock {
         }
     }
 
+    /// The lock on the one table of a query, which is called `alias` in it; None: another form of
+    /// clause, or a wrong one.
+    pub fn of_table(query: &Query, alias: &str) -> Option<Self> {
+        let [clause] = query.locks.as_slice() else {
+            return None;
+        };
+        let (strength, of) = read(clause);
+        let names_it = of.is_empty() || (!is_qualified(clause) && of == [alias]);
+        names_it.then_some(Self {
+            strength,
+            wait: wait_of(clause),
+        })
+    }
+
     /// Combines two locks of one item: the stronger lock, and an error rather than a skipped row.
     fn and(self, other: Self) -> Self {
         let rank = |wait| match wait {
@@ -62,6 +77,25 @@ impl Lock {
             strength: self.strength.min(other.strength),
             wait,
         }
+    }
+}
+
+impl fmt::Display for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.strength.clause())?;
+        f.write_str(match self.wait {
+            LockWait::Wait => "",
+            LockWait::NoWait => " NOWAIT",
+            LockWait::SkipLocked => " SKIP LOCKED",
+        })
+    }
+}
+
+fn wait_of(clause: &LockClause) -> LockWait {
+    match clause.nonblock {
+        None => LockWait::Wait,
+        Some(NonBlock::Nowait) => LockWait::NoWait,
+        Some(NonBlock::SkipLocked) => LockWait::SkipLocked,
     }
 }
 
@@ -168,11 +202,7 @@ impl Taker {
                     format!("{words} must specify unqualified relation names"),
                 ));
             }
-            let wait = match clause.nonblock {
-                None => LockWait::Wait,
-                Some(NonBlock::Nowait) => LockWait::NoWait,
-                Some(NonBlock::SkipLocked) => LockWait::SkipLocked,
-            };
+            let wait = wait_of(clause);
             for alias in chosen(&items, strength, &of)? {
                 let named = items.iter().filter(|item| item.alias == alias);
                 relations.extend(named.flat_map(|item| item.relations.clone()));

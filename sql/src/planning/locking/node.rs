@@ -34,8 +34,8 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use strandline_base::RowId;
+use strandline_engine::Statement;
 use strandline_engine::catalog::TableDef;
-use strandline_engine::{LockWait, Statement};
 use strandline_semantics::error::raise;
 
 /// A table whose rows are locked.
@@ -78,15 +78,7 @@ impl Hash for LockNode {
 }
 
 fn explain(targets: &[LockTarget], fetch: Option<usize>) -> String {
-    let target = |target: &LockTarget| {
-        let wait = match target.lock.wait {
-            LockWait::Wait => "",
-            LockWait::NoWait => " NOWAIT",
-            LockWait::SkipLocked => " SKIP LOCKED",
-        };
-        let clause = target.lock.strength.clause();
-        format!("{} {clause}{wait}", target.table.name)
-    };
+    let target = |target: &LockTarget| format!("{} {}", target.table.name, target.lock);
     let mut text = targets.iter().map(target).collect::<Vec<_>>().join(", ");
     if let Some(fetch) = fetch {
         text += &format!(", fetch={fetch}");

@@ -1,0 +1,149 @@
+//! The rows that a search finds: read, kept, locked and put in order.
+
+use super::search::{IndexPath, Sort};
+use super::sets::Sets;
+use crate::planning::locking::Lock;
+use std::sync::Arc;
+use strandline_base::{Result, RowId, Value};
+use strandline_engine::catalog::TableDef;
+use strandline_engine::{Covering, KeyBytes, RowView, Statement};
+
+/// The lock that a query takes on its rows.
+pub(super) struct Locking<'a> {
+    pub statement: &'a Statement,
+    pub table: &'a Arc<TableDef>,
+    pub lock: Lock,
+}
+
+impl Locking<'_> {
+    /// Whether the row is locked now.
+    pub fn take(&self, row: RowId) -> Result<bool> {
+        let (lock, wait) = (self.lock.row_lock(), self.lock.wait);
+        let locked = self.statement.lock_rows(self.table, &[row], lock, wait)?;
+        Ok(locked == [true])
+    }
+}
+
+/// Rows that are read one by one.
+pub(super) struct Rows<'a> {
+    view: &'a RowView,
+    sets: &'a Sets<'a>,
+    /// the row that was read last
+    values: Vec<Value>,
+    /// the rows kept
+    found: Vec<Value>,
+    ids: Vec<RowId>,
+}
+
+impl<'a> Rows<'a> {
+    pub fn new(view: &'a RowView, sets: &'a Sets<'a>) -> Self {
+        Self {
+            view,
+            sets,
+            values: vec![Value::Null; sets.search.reads.len()],
+            found: Vec::new(),
+            ids: Vec::new(),
+        }
+    }
+
+    /// The number of rows kept.
+    pub fn count(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Reads a row; whether it is visible and passes every test.
+    pub fn read(&mut self, row: RowId) -> Result<bool> {
+        let reads = &self.sets.search.reads;
+        Ok(self.view.read(row, reads, &mut self.values)? && self.sets.hold(&self.values))
+    }
+
+    /// The same by the row's entry; None: the row must be read.
+    pub fn read_entry(
+        &mut self,
+        row: RowId,
+        key: &KeyBytes,
+        covering: &Covering<'_>,
+    ) -> Result<Option<bool>> {
+        let is_visible = self.view.read_entry(row, key, covering, &mut self.values)?;
+        Ok(is_visible.map(|is_visible| is_visible && self.sets.hold(&self.values)))
+    }
+
+    /// Reads a row by its entry if that can be; whether it is visible, passes every test and has
+    /// the entry's key: it has an entry for each key that it had.
+    pub fn read_by(
+        &mut self,
+        row: RowId,
+        key: &KeyBytes,
+        path: &IndexPath,
+        covering: Option<&Covering<'_>>,
+    ) -> Result<bool> {
+        let by_entry = covering.map(|covering| self.read_entry(row, key, covering));
+        match by_entry.transpose()?.flatten() {
+            Some(is_found) => Ok(is_found),
+            None => Ok(self.read(row)? && self.has_key(path, key)),
+        }
+    }
+
+    /// Whether the row that was read last has this key.
+    fn has_key(&self, path: &IndexPath, bytes: &KeyBytes) -> bool {
+        let places = path.key_places.iter();
+        let key: Vec<Value> = places.map(|at| self.values[*at].clone()).collect();
+        path.keys.encode(&key) == *bytes
+    }
+
+    /// Keeps the row that was read last.
+    pub fn keep(&mut self, row: RowId) {
+        let values = self.values.iter_mut();
+        self.found
+            .extend(values.map(|value| std::mem::replace(value, Value::Null)));
+        self.ids.push(row);
+    }
+
+    /// The rows kept, one after the other.
+    pub fn into_values(self) -> Vec<Value> {
+        self.found
+    }
+
+    /// Puts the rows kept in order; false: keys are too long to tell their order.
+    pub fn sort(&mut self, sort: &Sort) -> bool {
+        let width = self.values.len();
+        let mut keyed = Vec::with_capacity(self.count());
+        let mut values = std::mem::take(&mut self.found).into_iter();
+        for id in std::mem::take(&mut self.ids) {
+            let row: Vec<Value> = values.by_ref().take(width).collect();
+            let key: Vec<Value> = sort.places.iter().map(|at| row[*at].clone()).collect();
+            let key = sort.keys.encode(&key);
+            if key.is_cut() {
+                return false;
+            }
+            keyed.push((key, row, id));
+        }
+        keyed.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+        for (_, row, id) in keyed {
+            self.found.extend(row);
+            self.ids.push(id);
+        }
+        true
+    }
+
+    /// Locks rows kept in their order, up to `most`, and drops all others.
+    pub fn lock(&mut self, locking: &Locking<'_>, most: Option<usize>) -> Result<()> {
+        let width = self.values.len();
+        let most = most.unwrap_or(usize::MAX);
+        let mut values = std::mem::take(&mut self.found).into_iter();
+        for id in std::mem::take(&mut self.ids) {
+            if self.count() == most {
+                break;
+            }
+            let row = values.by_ref().take(width);
+            match locking.take(id)? {
+                true => {
+                    self.found.extend(row);
+                    self.ids.push(id);
+                }
+                false => row.for_each(drop),
+            }
+        }
+        Ok(())
+    }
+}
