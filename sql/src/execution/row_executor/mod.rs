@@ -28,6 +28,7 @@ mod ends;
 mod execution;
 mod find;
 mod insert;
+mod lookup;
 mod modify;
 mod program;
 mod run;
@@ -38,5 +39,6 @@ mod value;
 
 pub(crate) use constant::argument;
 pub(crate) use execution::{Execution, Run};
+pub(crate) use lookup::{Comparison, Lookup, OrderBy, SlotRef, Wanted, is_comparable};
 pub(crate) use program::{Compiled, RowStatement};
 pub(crate) use scope::Compiler;

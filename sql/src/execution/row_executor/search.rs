@@ -164,11 +164,24 @@ impl Compiler<'_> {
         &self,
         scope: &Scope<'_>,
         tests: Vec<Test>,
-        mut order: Vec<OrderColumn>,
+        order: Vec<OrderColumn>,
         slice: Slice,
         wanted: &[ColumnId],
     ) -> Option<Search> {
-        let table = scope.table;
+        Search::of(scope.table, tests, order, slice, wanted, self.uses_indexes)
+    }
+}
+
+impl Search {
+    /// The same of a table, whose secondary indexes may be asked if `uses_indexes`.
+    pub fn of(
+        table: &TableDef,
+        tests: Vec<Test>,
+        mut order: Vec<OrderColumn>,
+        slice: Slice,
+        wanted: &[ColumnId],
+        uses_indexes: bool,
+    ) -> Option<Self> {
         // What is equal in all rows does not order them.
         order.retain(|by| !tests.iter().any(|t| t.column == by.column && t.is_equal()));
         let mut reads = wanted.to_vec();
@@ -176,7 +189,10 @@ impl Compiler<'_> {
         let test_places = test_places.collect();
         let mut path = match key_path(table, &tests) {
             Some(path) => path,
-            None => Path::Index(self.index_path(table, &tests, &order, &slice, &mut reads)?),
+            None if uses_indexes => {
+                Path::Index(index_path(table, &tests, &order, &slice, &mut reads)?)
+            }
+            None => return None,
         };
         let walks = matches!(&path, Path::Index(IndexPath { walk: Some(_), .. }));
         let sort = (!walks && !order.is_empty()).then(|| sort(&order, &mut reads));
@@ -193,37 +209,35 @@ impl Compiler<'_> {
             slice,
         })
     }
+}
 
-    fn index_path(
-        &self,
-        table: &TableDef,
-        tests: &[Test],
-        order: &[OrderColumn],
-        slice: &Slice,
-        reads: &mut Vec<ColumnId>,
-    ) -> Option<IndexPath> {
-        let indexes = table.indexes.iter().filter(|index| {
-            self.uses_indexes
-                && index.state == IndexState::Valid
-                && index.method == IndexMethod::Ordered
-                && index.is_plain()
-        });
-        let paths = indexes.flat_map(|index| {
-            let walk = walk_of(table, index, tests, order);
-            // All rows in order are no short plan.
-            let walk = walk.filter(|_| !tests.is_empty() || slice.limit.is_some());
-            let walk = walk.map(|(rank, path)| (rank, index.as_ref(), path));
-            let ranges = ranges_of(index, tests);
-            walk.into_iter()
-                .chain(ranges.map(|(rank, path)| (rank, index.as_ref(), path)))
-        });
-        let (_, index, mut path) = paths.max_by_key(|(rank, ..)| *rank)?;
-        if path.walk.is_some() {
-            let columns = index.key_columns();
-            path.key_places = columns.iter().map(|id| place(reads, *id)).collect();
-        }
-        Some(path)
+fn index_path(
+    table: &TableDef,
+    tests: &[Test],
+    order: &[OrderColumn],
+    slice: &Slice,
+    reads: &mut Vec<ColumnId>,
+) -> Option<IndexPath> {
+    let indexes = table.indexes.iter().filter(|index| {
+        index.state == IndexState::Valid
+            && index.method == IndexMethod::Ordered
+            && index.is_plain()
+    });
+    let paths = indexes.flat_map(|index| {
+        let walk = walk_of(table, index, tests, order);
+        // All rows in order are no short plan.
+        let walk = walk.filter(|_| !tests.is_empty() || slice.limit.is_some());
+        let walk = walk.map(|(rank, path)| (rank, index.as_ref(), path));
+        let ranges = ranges_of(index, tests);
+        walk.into_iter()
+            .chain(ranges.map(|(rank, path)| (rank, index.as_ref(), path)))
+    });
+    let (_, index, mut path) = paths.max_by_key(|(rank, ..)| *rank)?;
+    if path.walk.is_some() {
+        let columns = index.key_columns();
+        path.key_places = columns.iter().map(|id| place(reads, *id)).collect();
     }
+    Some(path)
 }
 
 /// The place of a column among those read, one of which it becomes.
