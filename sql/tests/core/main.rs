@@ -27,6 +27,7 @@ mod rows;
 mod scan_filters;
 mod scripts;
 mod settings;
+mod short_plans;
 mod slow_log;
 mod staleness;
 mod statistics;
