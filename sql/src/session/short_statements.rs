@@ -58,11 +58,16 @@ impl Session {
             return Ok(None);
         };
         let is_implicit = began_us.is_none();
+        let now_us = match began_us {
+            None if run.plan.asks_now() => self.now_us(),
+            known => known.unwrap_or_default(),
+        };
         let _timer = self.timer();
         let inputs = Inputs {
             transaction: &transaction,
             values: &run.values,
             memory: &self.template.runtime_env().memory_pool,
+            now_us,
         };
         let statistics = &self.shared.statistics;
         match run.plan.run(&inputs) {

@@ -110,6 +110,7 @@ fn analyze_short(context: &StatementContext, plan: &ShortPlan) -> Result<String>
         transaction: context.statement.transaction(),
         values: &[],
         memory: context.memory(),
+        now_us: context.now_us(),
     };
     Ok(lines(&plan.analyze(&context.statement, &inputs)?))
 }

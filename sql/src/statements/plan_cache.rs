@@ -55,7 +55,7 @@ use strandline_base::{Error, Result, SqlType};
 use strandline_engine::catalog::Catalog;
 use strandline_semantics as semantics;
 use strandline_semantics::error::convert;
-use strandline_semantics::functions::Function;
+use strandline_semantics::functions::{Function, moment_of};
 use strandline_semantics::types::arrow_type;
 
 /// The state of a prepared statement's plan.
@@ -297,14 +297,17 @@ impl Execution<'_> {
         if !found.is_free {
             return Ok(None);
         }
+        let is_short = form.is_none() && !found.is_stable;
+        let short = match &key.values {
+            _ if !is_short => None,
+            None => short::compile(context, &analyzed, self.types, &output),
+            Some(_) => self.short_of_any(context).await,
+        };
         let is_optimized = !found.is_open;
         let plan = match is_optimized {
             true => context.optimize(analyzed)?,
             false => analyzed,
         };
-        let is_any = key.values.is_none() && form.is_none() && !found.is_stable;
-        let short = || short::compile(context, (&plan, is_optimized), self.types, &output);
-        let short = is_any.then(short).flatten().map(Arc::new);
         let plan = owned(plan, &Owner::NONE, &Arc::default(), &[]).map_err(convert)?;
         let kept = Arc::new(Kept {
             key,
@@ -312,7 +315,7 @@ impl Execution<'_> {
             form,
             output,
             is_optimized,
-            short,
+            short: short.map(Arc::new),
         });
         *self.slot.0.lock() = SlotState::Kept(kept.clone());
         Ok(Some(kept))
@@ -474,7 +477,7 @@ struct PlanTraits {
     is_free: bool,
     /// it has parts that are known only at execution: parameters, volatile functions
     is_open: bool,
-    /// it has functions whose values depend on more than their arguments
+    /// it has functions whose values depend on more than their arguments and the current moment
     is_stable: bool,
 }
 
@@ -501,9 +504,10 @@ fn look(plan: &LogicalPlan) -> PlanResult<PlanTraits> {
                         found.is_free &= !subplan::is_subplan(&call.func)
                             && !dml::draws_identity(&call.func)
                             && !pg_catalog::functions::is_system(&call.func);
-                        found.is_stable |= call.func.signature().volatility
-                            != Volatility::Immutable
+                        let is_open = call.func.signature().volatility != Volatility::Immutable
                             && !subplan::is_value(&call.func);
+                        found.is_open |= is_open;
+                        found.is_stable |= is_open && moment_of(&call.func, 0).is_none();
                     }
                     _ => {}
                 }
@@ -511,7 +515,6 @@ fn look(plan: &LogicalPlan) -> PlanResult<PlanTraits> {
             })
         })
     })?;
-    found.is_open |= found.is_stable;
     Ok(found)
 }
 

@@ -7,12 +7,14 @@ use crate::execution::row_executor::Compiled;
 use crate::values::result::QueryResult;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool};
+use datafusion::logical_expr::ScalarUDF;
 use datafusion::scalar::ScalarValue;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use strandline_base::Result;
 use strandline_engine::{Statement, Transaction};
+use strandline_semantics::functions::moment_of;
 
 /// A plan that has stopped so often, and more often than it has finished, is given up.
 const STOPS_MAX: u32 = 4;
@@ -24,8 +26,10 @@ pub(crate) struct ShortPlan {
     /// subqueries of one value, inner ones first
     pub(super) scalars: Vec<Scalar>,
     pub(super) slots: Arc<Slots>,
-    /// the types of the slots that parameters fill
+    /// the types of the slots that parameters fill, and then `moments`
     pub(super) parameters: Vec<DataType>,
+    /// functions of the current moment
+    pub(super) moments: Vec<Arc<ScalarUDF>>,
     /// the first values of the slots behind these
     pub(super) constants: Vec<ScalarValue>,
     pub(super) nodes: usize,
@@ -57,6 +61,8 @@ pub(crate) struct Inputs<'a> {
     pub transaction: &'a Arc<Transaction>,
     pub values: &'a [ScalarValue],
     pub memory: &'a Arc<dyn MemoryPool>,
+    /// `now()`, if the plan asks for it
+    pub now_us: u64,
 }
 
 impl ShortPlan {
@@ -95,6 +101,11 @@ impl ShortPlan {
         })
     }
 
+    /// Whether an execution needs to know `now()`.
+    pub fn asks_now(&self) -> bool {
+        !self.moments.is_empty()
+    }
+
     /// Whether it has stopped too often to be worth a try.
     pub fn is_given_up(&self) -> bool {
         let stopped = self.history.stopped.load(Ordering::Relaxed);
@@ -125,7 +136,7 @@ impl ShortPlan {
         let Some(_running) = self.history.running.try_lock() else {
             return Ok(None);
         };
-        let Some(values) = self.slot_values(inputs.values) else {
+        let Some(values) = self.slot_values(inputs) else {
             return Ok(None);
         };
         self.slots.fill(values);
@@ -164,11 +175,12 @@ impl ShortPlan {
     }
 
     /// The values of all slots at the beginning; None: a parameter is of another type.
-    fn slot_values(&self, values: &[ScalarValue]) -> Option<Vec<ScalarValue>> {
-        if values.len() != self.parameters.len() {
+    fn slot_values(&self, inputs: &Inputs<'_>) -> Option<Vec<ScalarValue>> {
+        let values = inputs.values;
+        if values.len() + self.moments.len() != self.parameters.len() {
             return None;
         }
-        let mut all = Vec::with_capacity(values.len() + self.constants.len());
+        let mut all = Vec::with_capacity(self.parameters.len() + self.constants.len());
         for (value, data_type) in values.iter().zip(&self.parameters) {
             all.push(if value.data_type() == *data_type {
                 value.clone()
@@ -177,6 +189,10 @@ impl ShortPlan {
             } else {
                 value.cast_to(data_type).ok()?
             });
+        }
+        let now_us = i64::try_from(inputs.now_us).ok()?;
+        for moment in &self.moments {
+            all.push(moment_of(moment, now_us)?);
         }
         all.extend(self.constants.iter().cloned());
         Some(all)

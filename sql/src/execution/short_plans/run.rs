@@ -4,7 +4,7 @@ use super::node::{Node, Rows, Stop};
 use super::slots::Slots;
 use crate::execution::row_executor::Compiled;
 use datafusion::arrow::array::{
-    Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array, cast::AsArray,
+    ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array, cast::AsArray,
 };
 use datafusion::arrow::compute::{filter_record_batch, take};
 use datafusion::arrow::datatypes::{Schema, SchemaRef};

@@ -134,7 +134,7 @@ fn change(rng: &mut Rng) -> String {
         0 => format!("UPDATE {t} SET a = {n} WHERE k = {m}"),
         1 => format!("UPDATE {t} SET b = 'b{n}', c = NULL WHERE k % 40 = {m}"),
         2 => format!("DELETE FROM {t} WHERE k = {m}"),
-        _ => format!("INSERT INTO {t} SELECT 1000 + {n}, {m}, 'b{m}', 1, NULL, NULL ON CONFLICT DO NOTHING"),
+        _ => format!("INSERT INTO {t} VALUES (1000 + {n}, {m}, 'b{m}', 1, NULL, NULL) ON CONFLICT DO NOTHING"),
     }
 }
 

@@ -21,15 +21,13 @@ use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::{DFSchema, JoinType, NullEquality};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::utils::split_conjunction;
-use datafusion::logical_expr::{self as logical, Expr, LogicalPlan};
+use datafusion::logical_expr::{self as logical, Expr, LogicalPlan, ScalarUDF};
 use datafusion::scalar::ScalarValue;
 use demand::{Demand, First, Order};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use strandline_base::SqlType;
 use strandline_engine::Db;
 use strandline_engine::catalog::Catalog;
-use strandline_semantics::types::arrow_type;
 
 /// What a plan is compiled for, and with.
 pub(crate) struct Surroundings<'a> {
@@ -37,16 +35,20 @@ pub(crate) struct Surroundings<'a> {
     pub db: &'a Db,
     pub catalog: &'a Arc<Catalog>,
     pub template: &'a Arc<Template>,
-    /// the parameters' types
-    pub types: &'a [Option<SqlType>],
+    /// the types of the parameters
+    pub parameters: Vec<DataType>,
+    /// functions of the current moment, whose values are further parameters
+    pub moments: Vec<Arc<ScalarUDF>>,
     /// the result's columns with the names that users see
     pub output: &'a SchemaRef,
 }
 
 /// Compiles a query.
-pub(crate) fn compile(plan: &LogicalPlan, around: &Surroundings<'_>) -> Option<ShortPlan> {
-    let types = around.types.iter().map(|t| t.map(arrow_type));
-    let parameters = types.collect::<Option<Vec<DataType>>>()?;
+pub(crate) fn compile(plan: &LogicalPlan, around: Surroundings<'_>) -> Option<ShortPlan> {
+    let moments = around.moments.iter();
+    let moments = moments.map(|moment| moment.return_type(&[]).ok());
+    let mut parameters = around.parameters;
+    parameters.extend(moments.collect::<Option<Vec<_>>>()?);
     let access = around.state.config().get_extension::<AccessSettings>();
     let mut compiler = Compiler {
         state: around.state,
@@ -66,6 +68,7 @@ pub(crate) fn compile(plan: &LogicalPlan, around: &Surroundings<'_>) -> Option<S
         scalars: compiler.scalars,
         slots: compiler.slots,
         parameters: compiler.parameters,
+        moments: around.moments,
         constants: compiler.constants,
         nodes: compiler.nodes,
         compiled: Compiled {
