@@ -1,3 +1,5 @@
+    "SELECT no FROM line WHERE orders = $1 AND amount % 4 = 0 AND 10 / no > 3 ORDER BY no",
+    "SELECT no FROM line WHERE orders = $1 + 1 - 1 AND 10 / no > 3 ORDER BY no",
 //! Short plans: the same rows as by the full path, of the moment and with the rights of the
 //! execution, and a stop where rows are many.
 
@@ -48,7 +50,7 @@ const SHORT: &[&str] = &[
     "SELECT code || shown FROM state ORDER BY code",
     "SELECT $1 + 1, 'constant'",
     "SELECT extract(month FROM placed), state IS NULL FROM orders WHERE id = $1",
-    "SELECT id + 1, $1 FROM orders WHERE customer = 5 ORDER BY placed DESC LIMIT $1 % 3 + 1 OFFSET 1",
+    "SELECT id + 1, $1 FROM orders WHERE customer = 5 ORDER BY placed DESC LIMIT abs($1) % 3 + 1 OFFSET 1",
     "SELECT id + 0 FROM orders WHERE customer = 5 AND seen < now() ORDER BY id LIMIT abs($1)",
     // joins
     "SELECT o.id, c.name FROM orders o JOIN customer c ON c.id = o.customer WHERE o.id = $1",

@@ -4,8 +4,10 @@ use super::Compiler;
 use crate::execution::row_executor::{Comparison, SlotRef, is_comparable};
 use crate::execution::short_plans::run::Expression;
 use crate::planning::provider::filter::is_lossless;
-use datafusion::common::{Column, DFSchema};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::{Between, InList};
+use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
 use strandline_base::{ColumnId, SqlType};
 
@@ -142,6 +144,24 @@ impl Compiler<'_> {
         })
     }
 
+    /// Adds what `condition` implies, without standing for it.
+    pub(super) fn add_implied(
+        &mut self,
+        condition: &Expr,
+        schema: &DFSchema,
+        column: impl Fn(&str) -> Option<(ColumnId, SqlType)>,
+        comparisons: &mut Comparisons,
+    ) {
+        for part in implied(condition) {
+            let compared = self.comparison(part, schema);
+            if let Some(compared) = compared
+                && let Some(column) = column(&compared.column.name)
+            {
+                comparisons.add(column, compared.comparison, compared.computed);
+            }
+        }
+    }
+
     fn slot(&mut self, expr: &Expr, computed: &mut Vec<(usize, Expression)>) -> Option<SlotRef> {
         let (slot, expression) = self.constant_slot(expr)?;
         computed.extend(expression.map(|expression| (slot.at, expression)));
@@ -176,6 +196,37 @@ impl Compiler<'_> {
             _ => None,
         }
     }
+}
+
+/// The conditions that must hold for a guarded AND to hold: of `CASE WHEN s THEN f::int8 ELSE 0 END =
+/// 1` these are `s` and `f` (`semantics/src/rules/guards.rs`).
+fn implied(condition: &Expr) -> Vec<&Expr> {
+    let is = |expr: &Expr, flag| matches!(expr, Expr::Literal(ScalarValue::Int8(Some(f)), _) if *f == flag);
+    let Expr::BinaryExpr(BinaryExpr { left, op, right }) = condition else {
+        return Vec::new();
+    };
+    if *op != Operator::Eq || !is(right, 1) {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    let mut flag = left.as_ref();
+    while let Expr::Case(case) = flag {
+        let otherwise = case.else_expr.as_deref();
+        let [(when, then)] = case.when_then_expr.as_slice() else {
+            return found;
+        };
+        if case.expr.is_some() || !otherwise.is_some_and(|otherwise| is(otherwise, 0)) {
+            return found;
+        }
+        found.extend(split_conjunction(when));
+        flag = then;
+    }
+    if let Expr::Cast(cast) = flag
+        && *cast.field.data_type() == DataType::Int8
+    {
+        found.extend(split_conjunction(&cast.expr));
+    }
+    found
 }
 
 fn compared(op: Operator, slot: SlotRef) -> Option<Comparison> {

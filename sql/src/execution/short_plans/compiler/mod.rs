@@ -18,7 +18,8 @@ use crate::planning::provider::access::AccessSettings;
 use crate::planning::template::Template;
 use datafusion::arrow::compute::SortOptions;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
-use datafusion::common::{DFSchema, JoinType, NullEquality};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, JoinType, NullEquality, plan_datafusion_err};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{self as logical, Expr, LogicalPlan, ScalarUDF};
@@ -110,6 +111,7 @@ impl Compiler<'_> {
             }
             LogicalPlan::TableScan(scan) => return self.table(scan, demand, above),
             plan if is_inner_join(plan) => return self.inner_joins(plan, demand, above),
+            LogicalPlan::Projection(project) => return self.project(project, demand, above),
             _ => {}
         }
         // Not the first rows are wanted, but the first that pass.
@@ -118,7 +120,6 @@ impl Compiler<'_> {
             false => demand.without_first(),
         };
         let node = match plan {
-            LogicalPlan::Projection(project) => self.project(project, &demand),
             LogicalPlan::SubqueryAlias(alias) => {
                 let inner = alias.input.schema();
                 let demand = demand.through(|column| {
@@ -168,7 +169,16 @@ impl Compiler<'_> {
         Some(self.node(filter, estimate))
     }
 
-    fn project(&mut self, project: &logical::Projection, demand: &Demand) -> Option<Node> {
+    /// `above` is tested below, where access paths are: DataFusion puts what several conditions have
+    /// in common into a projection.
+    fn project(
+        &mut self,
+        project: &logical::Projection,
+        demand: &Demand,
+        above: Vec<Expr>,
+    ) -> Option<Node> {
+        let above = above.into_iter().map(|condition| below(condition, project));
+        let above = above.collect::<Option<Vec<_>>>()?;
         let demand = demand.through(|column| {
             let at = project.schema.maybe_index_of_column(column)?;
             match project.expr.get(at)? {
@@ -176,7 +186,7 @@ impl Compiler<'_> {
                 _ => None,
             }
         });
-        let input = self.plan(&project.input, &demand, Vec::new())?;
+        let input = self.plan(&project.input, &demand, above)?;
         let estimate = input.estimate;
         let operator = Project {
             input,
@@ -303,6 +313,20 @@ fn is_inner_join(plan: &LogicalPlan) -> bool {
         LogicalPlan::Filter(filter) => is_inner_join(&filter.input),
         _ => false,
     }
+}
+
+/// A condition of a projection's columns as one of the columns of its input.
+fn below(condition: Expr, project: &logical::Projection) -> Option<Expr> {
+    let replaced = condition.transform_up(|expr| {
+        let Expr::Column(column) = &expr else {
+            return Ok(Transformed::no(expr));
+        };
+        let at = project.schema.index_of_column(column)?;
+        let computed = project.expr.get(at);
+        let computed = computed.ok_or_else(|| plan_datafusion_err!("no column {at}"))?;
+        Ok(Transformed::yes(computed.clone().unalias()))
+    });
+    replaced.ok().map(|replaced| replaced.data)
 }
 
 fn texts(exprs: &[Expr], between: &str) -> String {

@@ -70,6 +70,10 @@ impl Compiler<'_> {
                 others.push(condition.clone());
             }
         }
+        for condition in &others {
+            let column = |name: &str| reading.column(name);
+            self.add_implied(condition, &reading.schema, column, &mut comparisons);
+        }
         let mut absorbed = Vec::new();
         for equal in &demand.equal {
             let Some((column, t)) = reading.given(&equal.column) else {
