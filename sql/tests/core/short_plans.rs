@@ -1,5 +1,3 @@
-    "SELECT no FROM line WHERE orders = $1 AND amount % 4 = 0 AND 10 / no > 3 ORDER BY no",
-    "SELECT no FROM line WHERE orders = $1 + 1 - 1 AND 10 / no > 3 ORDER BY no",
 //! Short plans: the same rows as by the full path, of the moment and with the rights of the
 //! execution, and a stop where rows are many.
 
@@ -47,6 +45,8 @@ const SHORT: &[&str] = &[
     "SELECT no, amount * price FROM line WHERE orders = $1 ORDER BY no",
     "SELECT no, rate / 2 FROM line WHERE orders = $1 AND amount > 2 AND rate < 0.7",
     "SELECT count(*) FROM line WHERE orders = $1 AND amount % 4 = 0",
+    "SELECT no FROM line WHERE orders = $1 AND amount % 4 = 0 AND 10 / no > 3 ORDER BY no",
+    "SELECT no FROM line WHERE orders = $1 + 1 - 1 AND 10 / no > 3 ORDER BY no",
     "SELECT code || shown FROM state ORDER BY code",
     "SELECT $1 + 1, 'constant'",
     "SELECT extract(month FROM placed), state IS NULL FROM orders WHERE id = $1",
