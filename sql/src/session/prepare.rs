@@ -229,7 +229,10 @@ impl Session {
         if let Some(done) = self.run_control(&prepared.statement)? {
             return Ok(done);
         }
-        if let Some(output) = self.run_point(prepared, values, Some(types.as_slice())).await? {
+        if let Some(output) = self
+            .run_point(prepared, values, Some(types.as_slice()))
+            .await?
+        {
             return Ok(output);
         }
         Box::pin(self.run_with(prepared, values, types)).await

@@ -50,8 +50,8 @@ const SHORT: &[&str] = &[
     "SELECT code || shown FROM state ORDER BY code",
     "SELECT $1 + 1, 'constant'",
     "SELECT extract(month FROM placed), state IS NULL FROM orders WHERE id = $1",
-    "SELECT id + 1, $1 FROM orders WHERE customer = 5 ORDER BY placed DESC LIMIT abs($1) % 3 + 1 OFFSET 1",
-    "SELECT id + 0 FROM orders WHERE customer = 5 AND seen < now() ORDER BY id LIMIT abs($1)",
+    "SELECT id + 1, $1 FROM orders WHERE customer = 5 ORDER BY placed DESC LIMIT $1 * $1 % 3 + 1 OFFSET 1",
+    "SELECT id + 0 FROM orders WHERE customer = 5 AND seen < now() ORDER BY id LIMIT $1 * $1 % 5",
     // joins
     "SELECT o.id, c.name FROM orders o JOIN customer c ON c.id = o.customer WHERE o.id = $1",
     "SELECT c.name, o.id FROM customer c JOIN orders o ON o.customer = c.id WHERE c.id = $1 ORDER BY o.id",
@@ -94,7 +94,11 @@ const SHORT: &[&str] = &[
 
 fn counter(database: &Database, name: &str) -> u64 {
     let counters = database.counters();
-    counters.iter().find(|(n, _)| *n == name).expect("a counter").1
+    counters
+        .iter()
+        .find(|(n, _)| *n == name)
+        .expect("a counter")
+        .1
 }
 
 fn short_runs(database: &Database) -> u64 {
@@ -102,7 +106,9 @@ fn short_runs(database: &Database) -> u64 {
 }
 
 /// What a statement has given, comparable.
-fn seen(result: Result<strandline::QueryResult, Error>) -> Result<(Vec<String>, Vec<String>), String> {
+fn seen(
+    result: Result<strandline::QueryResult, Error>,
+) -> Result<(Vec<String>, Vec<String>), String> {
     let result = result.map_err(|error| format!("{error:?}"))?;
     let fields = result.schema().fields().iter();
     let columns = fields.map(|f| format!("{} {}", f.name(), f.data_type()));
@@ -165,7 +171,7 @@ fn a_run_sees_its_snapshot_and_its_own_changes() {
     let database = database();
     let (mut c, mut other) = (database.connect(), database.connect());
     run(&mut c, SHOP);
-    let values = [12, 13, 20].map(Value::Integer);
+    let values = [13, 20].map(Value::Integer);
     let mut older = database.connect();
     run(
         &mut older,
@@ -191,12 +197,15 @@ fn a_run_sees_its_snapshot_and_its_own_changes() {
         run(&mut c, &["ROLLBACK"]);
     }
     run(&mut other, &changes);
-    run(&mut other, &["CREATE INDEX orders_state ON orders (state, customer)"]);
+    run(
+        &mut other,
+        &["CREATE INDEX orders_state ON orders (state, customer)"],
+    );
     for sql in SHORT {
         compare(&database, &mut older, sql, &values);
         compare(&database, &mut other, sql, &values);
     }
-    assert!(short_runs(&database) > before + 1_000);
+    assert!(short_runs(&database) > before + 800);
 }
 
 #[test]
@@ -237,7 +246,7 @@ fn a_serializable_transaction_notes_what_a_run_reads() {
             true,
         ),
         (
-            "SELECT count(*) FROM state WHERE shown LIKE 'is%'",
+            "SELECT count(*), max(shown || code) FROM state",
             "INSERT INTO state VALUES ('new', 'is new')",
             true,
         ),
@@ -321,7 +330,10 @@ fn a_plan_is_of_the_present_definitions_and_rights() {
     assert_eq!(short(&mut c), ["2|ADDED"]);
     run(&mut root, &["DROP INDEX orders_customer", "ANALYZE orders"]);
     assert_eq!(short(&mut c), ["2|ADDED"]);
-    run(&mut root, &["ALTER TABLE customer DROP CONSTRAINT customer_pkey"]);
+    run(
+        &mut root,
+        &["ALTER TABLE customer DROP CONSTRAINT customer_pkey"],
+    );
     let before = short_runs(&database);
     for _ in 0..4 {
         assert_eq!(rows(&mut c, sql), ["2|ADDED"]);
@@ -338,10 +350,15 @@ fn a_run_stops_where_rows_are_many() {
     run(&mut c, SHOP);
     run(
         &mut c,
-        &["INSERT INTO orders SELECT n, 1, NULL, 'many', NULL FROM generate_series(10001, 13000) AS s(n)"],
+        &[
+            "INSERT INTO orders SELECT n, 1, NULL, 'many', NULL FROM generate_series(10001, 13000) AS s(n)",
+        ],
     );
-    let sql = "SELECT state, count(*) FROM orders WHERE customer = $1 GROUP BY state ORDER BY state";
-    let prepared = c.prepare_typed(sql, &[Some(SqlType::Integer)]).expect("prepares");
+    let sql =
+        "SELECT state, count(*) FROM orders WHERE customer = $1 GROUP BY state ORDER BY state";
+    let prepared = c
+        .prepare_typed(sql, &[Some(SqlType::Integer)])
+        .expect("prepares");
     let mut ask = |customer: i32| {
         let found = c.query_prepared(&prepared, (customer,));
         lines(&found.expect("runs"))
@@ -349,7 +366,10 @@ fn a_run_stops_where_rows_are_many() {
     for _ in 0..3 {
         assert_eq!(ask(2), ["paid|5"]);
     }
-    let (run, stopped) = (short_runs(&database), counter(&database, "short_plans_stopped"));
+    let (run, stopped) = (
+        short_runs(&database),
+        counter(&database, "short_plans_stopped"),
+    );
     assert_eq!(ask(1).first().map(String::as_str), Some("many|3000"));
     assert_eq!(ask(2), ["paid|5"]);
     assert_eq!(counter(&database, "short_plans_stopped"), stopped + 1);
@@ -412,7 +432,8 @@ fn a_cancelled_run_fails_its_block() {
     let database = database();
     let mut c = database.connect();
     run(&mut c, SHOP);
-    let sql = "SELECT o.id + 1, c.name FROM orders o JOIN customer c ON c.id = o.customer WHERE o.id = 2";
+    let sql =
+        "SELECT o.id + 1, c.name FROM orders o JOIN customer c ON c.id = o.customer WHERE o.id = 2";
     for _ in 0..3 {
         rows(&mut c, sql);
     }
@@ -481,7 +502,8 @@ fn explain_shows_the_operators_and_their_rows() {
     let database = database();
     let mut c = database.connect();
     run(&mut c, SHOP);
-    let sql = "SELECT c.name, o.id FROM customer c JOIN orders o ON o.customer = c.id WHERE c.id = 7";
+    let sql =
+        "SELECT c.name, o.id FROM customer c JOIN orders o ON o.customer = c.id WHERE c.id = 7";
     let shown = rows(&mut c, &format!("EXPLAIN {sql}"));
     assert_eq!(shown[0], "RowExecutor: plan");
     let text = shown.join("\n");
@@ -499,4 +521,21 @@ fn explain_shows_the_operators_and_their_rows() {
     c.use_row_executor(false);
     let shown = rows(&mut c, &format!("EXPLAIN {sql}"));
     assert!(!shown[0].starts_with("RowExecutor"), "{shown:?}");
+}
+
+/// A plan that would need much of the caller's stack is left to the query threads.
+#[test]
+fn deep_expressions_are_no_short_plan() {
+    let database = database();
+    let mut c = database.connect();
+    run(&mut c, SHOP);
+    let before = short_runs(&database);
+    let deep = format!(
+        "SELECT id{} FROM customer WHERE id = 3",
+        " + length(name)".repeat(1_000)
+    );
+    for _ in 0..4 {
+        assert_eq!(rows(&mut c, &deep), ["6003"]);
+    }
+    assert_eq!(short_runs(&database), before);
 }

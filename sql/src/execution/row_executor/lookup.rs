@@ -66,12 +66,7 @@ pub(crate) struct Wanted {
 
 /// Whether a search compares a column of type `t` with values of type `value` exactly as SQL does.
 pub(crate) fn is_comparable(t: SqlType, value: SqlType) -> bool {
-    let is_integer = |t| {
-        matches!(
-            t,
-            SqlType::SmallInt | SqlType::Integer | SqlType::BigInt
-        )
-    };
+    let is_integer = |t| matches!(t, SqlType::SmallInt | SqlType::Integer | SqlType::BigInt);
     let is_text = |t| matches!(t, SqlType::Text | SqlType::Varchar(_));
     is_key_type(t)
         && match t {

@@ -219,9 +219,7 @@ fn index_path(
     reads: &mut Vec<ColumnId>,
 ) -> Option<IndexPath> {
     let indexes = table.indexes.iter().filter(|index| {
-        index.state == IndexState::Valid
-            && index.method == IndexMethod::Ordered
-            && index.is_plain()
+        index.state == IndexState::Valid && index.method == IndexMethod::Ordered && index.is_plain()
     });
     let paths = indexes.flat_map(|index| {
         let walk = walk_of(table, index, tests, order);

@@ -47,7 +47,11 @@ impl Run<'_> {
     pub fn rows_of(&mut self, node: &Node) -> Rows {
         self.statement.transaction().check_cancelled()?;
         let batch = node.operator.run(self)?;
-        if let Some(rows) = self.rows.as_mut().and_then(|rows| rows.get_mut(node.number)) {
+        if let Some(rows) = self
+            .rows
+            .as_mut()
+            .and_then(|rows| rows.get_mut(node.number))
+        {
             *rows += batch.num_rows();
         }
         Ok(batch)

@@ -7,16 +7,26 @@ use strandline::{Connection, Value};
 use strandline_base::SqlType;
 use strandline_base::rng::Rng;
 
-const ROUNDS: u64 = 12;
-const QUERIES: u64 = 60;
+const ROUNDS: u64 = 8;
+const QUERIES: u64 = 45;
 
 /// Three tables of the same columns: `k` is the key, `a` and `b` have indexes in some tables.
 fn tables(rng: &mut Rng) -> Vec<String> {
     let mut statements = Vec::new();
     for table in ["t", "u", "v"] {
-        let (a, b) = (choose(rng, &["int", "bigint", "smallint"]), choose(rng, &["text", "varchar(9)"]));
-        let key = choose(rng, &["PRIMARY KEY (k)", "PRIMARY KEY (k, a)", "UNIQUE (k)"]);
-        let a_is = if key.contains("a") && key.contains("(k, a)") { "NOT NULL" } else { "" };
+        let (a, b) = (
+            choose(rng, &["int", "bigint", "smallint"]),
+            choose(rng, &["text", "varchar(9)"]),
+        );
+        let key = choose(
+            rng,
+            &["PRIMARY KEY (k)", "PRIMARY KEY (k, a)", "UNIQUE (k)"],
+        );
+        let a_is = if key.contains("a") && key.contains("(k, a)") {
+            "NOT NULL"
+        } else {
+            ""
+        };
         statements.push(format!(
             "CREATE TABLE {table} (k int, a {a} {a_is}, b {b}, c numeric(9,2), d date, x double precision, {key})"
         ));
@@ -111,20 +121,43 @@ fn query(rng: &mut Rng) -> String {
     let inner = wide(rng, "u");
     match rng.below(12) {
         0 => format!("SELECT {one} AS p, {two} AS q FROM t WHERE {by}{and} ORDER BY 1, 2"),
-        1 => format!("SELECT {one} AS p, {other} AS q FROM t JOIN u ON {on} WHERE {by}{and} ORDER BY 1, 2"),
-        2 => format!("SELECT {one} AS p, {other} AS q FROM t LEFT JOIN u ON {on} AND ({inner}) WHERE {by} ORDER BY 1, 2"),
-        3 => format!("SELECT {one} AS p FROM t WHERE {by} AND EXISTS (SELECT 1 FROM u WHERE {on} AND ({inner})) ORDER BY 1"),
-        4 => format!("SELECT {one} AS p FROM t WHERE {by} AND NOT EXISTS (SELECT 1 FROM u WHERE {on}) ORDER BY 1"),
-        5 => format!("SELECT {one} AS p, (SELECT count(*) FROM u WHERE u.k = t.a) AS q FROM t WHERE {by} ORDER BY 1, 2"),
-        6 => format!("SELECT {one} AS p, count(*), sum(t.c), min(t.b) FROM t WHERE {by}{and} GROUP BY {one} ORDER BY 1"),
+        1 => format!(
+            "SELECT {one} AS p, {other} AS q FROM t JOIN u ON {on} WHERE {by}{and} ORDER BY 1, 2"
+        ),
+        2 => format!(
+            "SELECT {one} AS p, {other} AS q FROM t LEFT JOIN u ON {on} AND ({inner}) WHERE {by} ORDER BY 1, 2"
+        ),
+        3 => format!(
+            "SELECT {one} AS p FROM t WHERE {by} AND EXISTS (SELECT 1 FROM u WHERE {on} AND ({inner})) ORDER BY 1"
+        ),
+        4 => format!(
+            "SELECT {one} AS p FROM t WHERE {by} AND NOT EXISTS (SELECT 1 FROM u WHERE {on}) ORDER BY 1"
+        ),
+        5 => format!(
+            "SELECT {one} AS p, (SELECT count(*) FROM u WHERE u.k = t.a) AS q FROM t WHERE {by} ORDER BY 1, 2"
+        ),
+        6 => format!(
+            "SELECT {one} AS p, count(*), sum(t.c), min(t.b) FROM t WHERE {by}{and} GROUP BY {one} ORDER BY 1"
+        ),
         7 => format!("SELECT DISTINCT {one} AS p, {two} AS q FROM t WHERE {by} ORDER BY 1, 2"),
         8 => {
             let third = equal(rng, "u", "v");
-            format!("SELECT {one} AS p, {other} AS q, v.k FROM v, u, t WHERE {on} AND {third} AND {by}{and} ORDER BY 1, 2, 3")
+            format!(
+                "SELECT {one} AS p, {other} AS q, v.k FROM v, u, t WHERE {on} AND {third} AND {by}{and} ORDER BY 1, 2, 3"
+            )
         }
-        9 => format!("SELECT t.k, t.a FROM t WHERE {by} UNION SELECT u.k, u.a FROM u WHERE {} ORDER BY 1, 2", narrow(rng, "u")),
-        10 => format!("SELECT u.k AS p FROM u WHERE u.k IN (SELECT t.a FROM t WHERE {by}) ORDER BY 1"),
-        _ => format!("SELECT t.k AS p, {two} AS q FROM t WHERE {by} ORDER BY t.a DESC, t.k LIMIT {} OFFSET {}", 1 + rng.below(4), rng.below(3)),
+        9 => format!(
+            "SELECT t.k, t.a FROM t WHERE {by} UNION SELECT u.k, u.a FROM u WHERE {} ORDER BY 1, 2",
+            narrow(rng, "u")
+        ),
+        10 => {
+            format!("SELECT u.k AS p FROM u WHERE u.k IN (SELECT t.a FROM t WHERE {by}) ORDER BY 1")
+        }
+        _ => format!(
+            "SELECT t.k AS p, {two} AS q FROM t WHERE {by} ORDER BY t.a DESC, t.k LIMIT {} OFFSET {}",
+            1 + rng.below(4),
+            rng.below(3)
+        ),
     }
 }
 
@@ -134,7 +167,9 @@ fn change(rng: &mut Rng) -> String {
         0 => format!("UPDATE {t} SET a = {n} WHERE k = {m}"),
         1 => format!("UPDATE {t} SET b = 'b{n}', c = NULL WHERE k % 40 = {m}"),
         2 => format!("DELETE FROM {t} WHERE k = {m}"),
-        _ => format!("INSERT INTO {t} VALUES (1000 + {n}, {m}, 'b{m}', 1, NULL, NULL) ON CONFLICT DO NOTHING"),
+        _ => format!(
+            "INSERT INTO {t} VALUES (1000 + {n}, {m}, 'b{m}', 1, NULL, NULL) ON CONFLICT DO NOTHING"
+        ),
     }
 }
 

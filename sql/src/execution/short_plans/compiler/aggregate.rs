@@ -26,7 +26,10 @@ impl Compiler<'_> {
         });
         let input = self.plan(&aggregate.input, &demand.without_first(), Vec::new())?;
         let schema = aggregate.input.schema();
-        let calls = aggregate.aggr_expr.iter().map(|call| self.call(call, schema));
+        let calls = aggregate
+            .aggr_expr
+            .iter()
+            .map(|call| self.call(call, schema));
         let calls = calls.collect::<Option<Vec<_>>>()?;
         let estimate = match groups.is_empty() {
             true => 1,

@@ -64,8 +64,8 @@ fn merge(known: &mut Comparison, other: Comparison) -> bool {
     else {
         return false;
     };
-    let is_free = !(lower.is_some() && other_lower.is_some())
-        && !(upper.is_some() && other_upper.is_some());
+    let is_free =
+        !(lower.is_some() && other_lower.is_some()) && !(upper.is_some() && other_upper.is_some());
     if is_free {
         *lower = lower.or(other_lower);
         *upper = upper.or(other_upper);

@@ -9,7 +9,7 @@ use crate::execution::short_plans::slots::ReadSlot;
 use crate::parse::params;
 use crate::planning::subplan;
 use datafusion::arrow::datatypes::{Field, FieldRef};
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, plan_datafusion_err};
 use datafusion::logical_expr::expr::{Placeholder, ScalarFunction};
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
@@ -18,6 +18,9 @@ use datafusion::physical_expr::create_physical_expr;
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
 use strandline_semantics::types::sql_type_of_arrow;
+
+/// The nodes of the largest expression: its evaluation takes the caller's stack.
+const NODES_MAX: usize = 200;
 
 impl Compiler<'_> {
     /// Compiles an expression over the columns of `schema`.
@@ -38,6 +41,17 @@ impl Compiler<'_> {
 
     /// The expression with slots in place of parameters and subqueries.
     pub(super) fn with_slots(&mut self, expr: &Expr) -> Option<Expr> {
+        let mut nodes = 0;
+        let counted = expr.apply(|_| {
+            nodes += 1;
+            Ok(match nodes > NODES_MAX {
+                true => TreeNodeRecursion::Stop,
+                false => TreeNodeRecursion::Continue,
+            })
+        });
+        if counted.is_err() || nodes > NODES_MAX {
+            return None;
+        }
         let replaced = expr.clone().transform_up(|part| self.with_slot(part));
         replaced.ok().map(|replaced| replaced.data)
     }

@@ -4,7 +4,7 @@
 //! to give the fewest rows comes first, then always one whose key is known from those before it.
 
 use super::demand::Demand;
-use super::join::{Driven, Pair, Output, Side, side};
+use super::join::{Driven, Output, Pair, Side, side};
 use super::{Compiler, is_inner_join};
 use crate::execution::short_plans::node::Node;
 use crate::execution::short_plans::operators::JoinKind;
@@ -160,7 +160,9 @@ impl Compiler<'_> {
             let found = self.plan(relation, &demand, own.clone());
             let absorbed = std::mem::replace(&mut self.absorbed, before.clone());
             let Some(node) = found else { continue };
-            let is_better = best.as_ref().is_none_or(|(_, b, _)| node.estimate < b.estimate);
+            let is_better = best
+                .as_ref()
+                .is_none_or(|(_, b, _)| node.estimate < b.estimate);
             if is_better {
                 best = Some((at, node, absorbed));
             }
@@ -214,7 +216,9 @@ fn within(demand: &Demand, schema: &DFSchema) -> Demand {
 /// The columns of `wanted` among those of a pair.
 fn output_of(wanted: &DFSchema, pair: &DFSchema) -> Option<Output> {
     let columns = wanted.columns();
-    let places = columns.iter().map(|column| pair.maybe_index_of_column(column));
+    let places = columns
+        .iter()
+        .map(|column| pair.maybe_index_of_column(column));
     Some(Output {
         wanted: places.collect::<Option<_>>()?,
         schema: wanted.inner().clone(),

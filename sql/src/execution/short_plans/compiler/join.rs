@@ -213,16 +213,23 @@ impl Compiler<'_> {
         let keys: Vec<Expr> = pairs.iter().map(|pair| pair.inner.clone()).collect();
         let field = |(at, key): (usize, &Expr)| {
             let (_, field) = key.to_field(inner.schema().as_ref()).ok()?;
-            Some(Arc::new(field.as_ref().clone().with_name(format!("\u{1}key{at}"))))
+            Some(Arc::new(
+                field.as_ref().clone().with_name(format!("\u{1}key{at}")),
+            ))
         };
         let fields = keys.iter().enumerate().map(field);
         let fields: Vec<_> = fields.collect::<Option<_>>()?;
         let schema = DFSchema::from_unqualified_fields(fields.into(), HashMap::new()).ok()?;
-        let back: Vec<Pair> = schema.columns().into_iter().zip(pairs).map(|(key, pair)| Pair {
-            outer: Expr::Column(key),
-            inner: pair.outer.clone(),
-            operator: Operator::Eq,
-        }).collect();
+        let back: Vec<Pair> = schema
+            .columns()
+            .into_iter()
+            .zip(pairs)
+            .map(|(key, pair)| Pair {
+                outer: Expr::Column(key),
+                inner: pair.outer.clone(),
+                operator: Operator::Eq,
+            })
+            .collect();
         let estimate = input.estimate;
         let distinct = Aggregate {
             input,

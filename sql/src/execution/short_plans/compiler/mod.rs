@@ -30,6 +30,9 @@ use std::sync::Arc;
 use strandline_engine::Db;
 use strandline_engine::catalog::Catalog;
 
+/// The depth of the deepest plan: a run needs stack for each level, and takes the caller's.
+const DEPTH_MAX: usize = 48;
+
 /// What a plan is compiled for, and with.
 pub(crate) struct Surroundings<'a> {
     pub state: &'a SessionState,
@@ -62,6 +65,7 @@ pub(crate) fn compile(plan: &LogicalPlan, around: Surroundings<'_>) -> Option<Sh
         subqueries: Vec::new(),
         absorbed: BTreeSet::new(),
         nodes: 0,
+        depth: 0,
     };
     let root = compiler.plan(plan, &Demand::default(), Vec::new())?;
     Some(ShortPlan {
@@ -97,11 +101,23 @@ struct Compiler<'a> {
     /// slots of demanded equalities that an access path stands for exactly
     absorbed: BTreeSet<usize>,
     nodes: usize,
+    /// how deep the plan that is being compiled is
+    depth: usize,
 }
 
 impl Compiler<'_> {
     /// Compiles `plan`, of whose rows those are wanted for which all of `above` hold.
     fn plan(&mut self, plan: &LogicalPlan, demand: &Demand, above: Vec<Expr>) -> Option<Node> {
+        if self.depth == DEPTH_MAX {
+            return None;
+        }
+        self.depth += 1;
+        let node = self.at_depth(plan, demand, above);
+        self.depth -= 1;
+        node
+    }
+
+    fn at_depth(&mut self, plan: &LogicalPlan, demand: &Demand, above: Vec<Expr>) -> Option<Node> {
         match plan {
             LogicalPlan::Filter(filter) => {
                 let mut conditions = above;

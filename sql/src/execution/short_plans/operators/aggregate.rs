@@ -76,7 +76,9 @@ impl Call {
 impl Aggregate {
     /// The rows of each group, in the order in which groups are met.
     fn grouped(keys: &[ArrayRef], rows: usize) -> Result<Vec<Vec<u32>>, Stop> {
-        let fields = keys.iter().map(|key| SortField::new(key.data_type().clone()));
+        let fields = keys
+            .iter()
+            .map(|key| SortField::new(key.data_type().clone()));
         let converter = RowConverter::new(fields.collect())?;
         let encoded = converter.convert_columns(keys)?;
         let mut numbers: HashMap<OwnedRow, usize> = HashMap::new();
@@ -122,7 +124,9 @@ impl Operator for Aggregate {
         }
         let members: Vec<UInt32Array> = members.into_iter().map(UInt32Array::from).collect();
         for (call, args) in calls {
-            let results = members.iter().map(|group| call.aggregate(args, Some(group)));
+            let results = members
+                .iter()
+                .map(|group| call.aggregate(args, Some(group)));
             let results: Vec<ScalarValue> = results.collect::<Result<_, _>>()?;
             columns.push(ScalarValue::iter_to_array(results)?);
         }

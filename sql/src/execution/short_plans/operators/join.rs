@@ -139,7 +139,9 @@ impl Join {
             pairs.inner = filter_record_batch(&pairs.inner, &mask)?;
             let holds = mask.iter().map(|holds| holds == Some(true));
             let kept = pairs.outer.iter().zip(holds);
-            pairs.outer = kept.filter_map(|(at, holds)| holds.then_some(*at)).collect();
+            pairs.outer = kept
+                .filter_map(|(at, holds)| holds.then_some(*at))
+                .collect();
         }
         Ok(pairs)
     }

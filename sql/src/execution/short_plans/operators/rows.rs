@@ -23,7 +23,9 @@ impl Operator for Nothing {
         let columns = columns.map(|field| ScalarValue::try_from(field.data_type())?.to_array());
         let columns = columns.collect::<datafusion::error::Result<_>>()?;
         let schema = self.schema.clone();
-        Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
+        Ok(RecordBatch::try_new_with_options(
+            schema, columns, &options,
+        )?)
     }
 
     fn text(&self) -> String {

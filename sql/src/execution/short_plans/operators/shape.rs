@@ -1,11 +1,11 @@
 //! Operators that test, compute, order, cut and append rows.
 
 use crate::execution::short_plans::node::{Node, Operator, Rows, Stop};
-use crate::execution::short_plans::run::{Expression, Run, batch_of, constant, filtered, taken, values};
-use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::compute::{
-    SortColumn, SortOptions, concat_batches, lexsort_to_indices,
+use crate::execution::short_plans::run::{
+    Expression, Run, batch_of, constant, filtered, taken, values,
 };
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::compute::{SortColumn, SortOptions, concat_batches, lexsort_to_indices};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::scalar::ScalarValue;
 

@@ -104,6 +104,11 @@ impl SmallTable {
 impl Operator for SmallTable {
     fn run(&self, run: &mut Run<'_>) -> Rows {
         let stored = &self.stored;
+        let notes = run.statement.transaction().notes_reads();
+        if notes && !stored.conditions.is_empty() {
+            // A scan that notes its conditions conflicts with fewer changes.
+            return Err(Stop::Undecided);
+        }
         let request = ScanRequest {
             columns: stored.read.clone(),
             ..ScanRequest::default()
