@@ -532,10 +532,10 @@ fn deep_expressions_are_no_short_plan() {
     let before = short_runs(&database);
     let deep = format!(
         "SELECT id{} FROM customer WHERE id = 3",
-        " + length(name)".repeat(1_000)
+        " + length(name)".repeat(300)
     );
     for _ in 0..4 {
-        assert_eq!(rows(&mut c, &deep), ["6003"]);
+        assert_eq!(rows(&mut c, &deep), ["1803"]);
     }
     assert_eq!(short_runs(&database), before);
 }
