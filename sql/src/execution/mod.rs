@@ -1,6 +1,6 @@
 //! Statements that change rows ([`dml`]), and statements on single rows by key that run without
-//! DataFusion ([`row_executor`]), with the checks of their rows, and short queries of any form that are
-//! compiled from kept plans ([`short_plans`]).
+//! DataFusion ([`row_executor`]), with the checks of their rows, and short queries of any form that
+//! are compiled from kept plans ([`short_plans`]).
 
 pub(crate) mod dml;
 pub(crate) mod row_checks;

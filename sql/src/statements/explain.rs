@@ -2,8 +2,8 @@
 //! PostgreSQL. The lines of scans show ranges read and pruned, and with ANALYZE chunks decoded and
 //! tail records patched.
 //!
-//! If the row executor runs the statement, the first line describes its plan, and the lines below it
-//! the operators of a short plan. The plan below these is used when the row executor gives up.
+//! If the row executor runs the statement, the first line describes its plan, and the lines below
+//! it the operators of a short plan. The plan below these is used when the row executor gives up.
 //! ANALYZE runs the short plan as well, and shows the rows of its operators.
 
 use crate::execution::dml;

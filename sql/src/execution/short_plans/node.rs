@@ -1,41 +1,7 @@
-//! Operators, and what comes of running one.
+//! Operators and their places in a plan.
 
-use super::run::Run;
-use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::error::ArrowError;
-use datafusion::error::DataFusionError;
+use super::run::{Rows, Run};
 use std::fmt;
-use strandline_base::Error;
-
-/// Why a run ends without a result.
-#[derive(Debug)]
-pub(super) enum Stop {
-    /// The full path decides: rows are many, or an expression has failed.
-    Undecided,
-    /// the statement fails
-    Failed(Error),
-}
-
-impl From<Error> for Stop {
-    fn from(error: Error) -> Self {
-        Self::Failed(error)
-    }
-}
-
-impl From<DataFusionError> for Stop {
-    fn from(_: DataFusionError) -> Self {
-        Self::Undecided
-    }
-}
-
-impl From<ArrowError> for Stop {
-    fn from(_: ArrowError) -> Self {
-        Self::Undecided
-    }
-}
-
-/// All rows of an operator, whose columns are those of the plan that it was compiled from.
-pub(super) type Rows = Result<RecordBatch, Stop>;
 
 /// A part of a short plan.
 pub(super) trait Operator: fmt::Debug + Send + Sync {
@@ -57,6 +23,14 @@ pub(super) struct Node {
 }
 
 impl Node {
+    /// All its rows.
+    pub fn rows(&self, run: &mut Run<'_>) -> Rows {
+        run.statement.transaction().check_cancelled()?;
+        let batch = self.operator.run(run)?;
+        run.note(self.number, batch.num_rows());
+        Ok(batch)
+    }
+
     /// Appends the lines that EXPLAIN shows of it and of what is below; `rows` has what each node
     /// has given, if it has run.
     pub fn lines(&self, depth: usize, rows: Option<&[usize]>, lines: &mut Vec<String>) {

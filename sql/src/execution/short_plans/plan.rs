@@ -1,7 +1,7 @@
 //! A short plan, and its runs.
 
-use super::node::{Node, Stop};
-use super::run::{ROWS_MAX, Run, batch_of};
+use super::node::Node;
+use super::run::{ROWS_MAX, Run, Stop, batch_of};
 use super::slots::Slots;
 use crate::execution::row_executor::Compiled;
 use crate::values::result::QueryResult;
@@ -160,7 +160,7 @@ impl ShortPlan {
 
     fn result(&self, run: &mut Run<'_>) -> std::result::Result<QueryResult, Stop> {
         for scalar in &self.scalars {
-            let batch = run.rows_of(&scalar.node)?;
+            let batch = scalar.node.rows(run)?;
             let value = match batch.num_rows() {
                 0 => ScalarValue::try_from(batch.column(0).data_type())?,
                 1 => ScalarValue::try_from_array(batch.column(0), 0)?,
@@ -168,7 +168,7 @@ impl ShortPlan {
             };
             run.slots.set(scalar.slot, value);
         }
-        let batch = run.rows_of(&self.root)?;
+        let batch = self.root.rows(run)?;
         let rows = batch.num_rows();
         let batch = batch_of(&self.output, batch.columns().to_vec(), rows)?;
         Ok(QueryResult::new(self.output.clone(), vec![batch]))

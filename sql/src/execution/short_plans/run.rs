@@ -1,6 +1,5 @@
-//! One run of a short plan: what its operators share.
+//! One run of a short plan: what its operators share, and what comes of it.
 
-use super::node::{Node, Rows, Stop};
 use super::slots::Slots;
 use crate::execution::row_executor::Compiled;
 use datafusion::arrow::array::{
@@ -8,11 +7,14 @@ use datafusion::arrow::array::{
 };
 use datafusion::arrow::compute::{filter_record_batch, take};
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::arrow::error::ArrowError;
+use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::logical_expr::ColumnarValue;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::scalar::ScalarValue;
 use std::sync::{Arc, LazyLock};
+use strandline_base::Error;
 use strandline_engine::Statement;
 
 /// So many rows a run reads from tables at most: more are better read by block.
@@ -29,6 +31,36 @@ static ONE_ROW: LazyLock<Option<RecordBatch>> = LazyLock::new(|| {
 /// A compiled expression.
 pub(super) type Expression = Arc<dyn PhysicalExpr>;
 
+/// Why a run ends without a result.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// The full path decides: rows are many, or an expression has failed.
+    Undecided,
+    /// the statement fails
+    Failed(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<DataFusionError> for Stop {
+    fn from(_: DataFusionError) -> Self {
+        Self::Undecided
+    }
+}
+
+impl From<ArrowError> for Stop {
+    fn from(_: ArrowError) -> Self {
+        Self::Undecided
+    }
+}
+
+/// All rows of an operator, whose columns are those of the plan that it was compiled from.
+pub(super) type Rows = Result<RecordBatch, Stop>;
+
 /// The state of a run.
 pub(super) struct Run<'a> {
     pub statement: &'a Arc<Statement>,
@@ -43,18 +75,11 @@ pub(super) struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// The rows of a node.
-    pub fn rows_of(&mut self, node: &Node) -> Rows {
-        self.statement.transaction().check_cancelled()?;
-        let batch = node.operator.run(self)?;
-        if let Some(rows) = self
-            .rows
-            .as_mut()
-            .and_then(|rows| rows.get_mut(node.number))
-        {
-            *rows += batch.num_rows();
+    /// Notes how many rows a node has given.
+    pub fn note(&mut self, node: usize, rows: usize) {
+        if let Some(known) = self.rows.as_mut().and_then(|all| all.get_mut(node)) {
+            *known += rows;
         }
-        Ok(batch)
     }
 
     /// Counts rows that were read.

@@ -198,10 +198,14 @@ impl Compiler<'_> {
     }
 }
 
-/// The conditions that must hold for a guarded AND to hold: of `CASE WHEN s THEN f::int8 ELSE 0 END =
-/// 1` these are `s` and `f` (`semantics/src/rules/guards.rs`).
+/// The conditions that must hold for a guarded AND to hold (`semantics/src/rules/guards.rs`): `s`
+/// and `f` of `CASE WHEN s THEN f::int8 ELSE 0 END = 1`.
 fn implied(condition: &Expr) -> Vec<&Expr> {
-    let is = |expr: &Expr, flag| matches!(expr, Expr::Literal(ScalarValue::Int8(Some(f)), _) if *f == flag);
+    let is = |expr: &Expr, flag: i8| match expr {
+        Expr::Literal(value, _) => *value == ScalarValue::Int8(Some(flag)),
+        _ => false,
+    };
+    |expr: &Expr, flag| matches!(expr, Expr::Literal(ScalarValue::Int8(Some(f)), _) if *f == flag);
     let Expr::BinaryExpr(BinaryExpr { left, op, right }) = condition else {
         return Vec::new();
     };

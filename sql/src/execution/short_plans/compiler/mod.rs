@@ -185,8 +185,8 @@ impl Compiler<'_> {
         Some(self.node(filter, estimate))
     }
 
-    /// `above` is tested below, where access paths are: DataFusion puts what several conditions have
-    /// in common into a projection.
+    /// `above` is tested below, where access paths are: DataFusion computes common parts of
+    /// conditions in a projection.
     fn project(
         &mut self,
         project: &logical::Projection,

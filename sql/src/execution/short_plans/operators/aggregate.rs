@@ -1,7 +1,7 @@
 //! Groups and their aggregates.
 
-use crate::execution::short_plans::node::{Node, Operator, Rows, Stop};
-use crate::execution::short_plans::run::{Expression, Run, batch_of, mask, values};
+use crate::execution::short_plans::node::{Node, Operator};
+use crate::execution::short_plans::run::{Expression, Rows, Run, Stop, batch_of, mask, values};
 use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array};
 use datafusion::arrow::compute::{filter, take};
 use datafusion::arrow::datatypes::SchemaRef;
@@ -99,7 +99,7 @@ impl Aggregate {
 
 impl Operator for Aggregate {
     fn run(&self, run: &mut Run<'_>) -> Rows {
-        let batch = run.rows_of(&self.input)?;
+        let batch = self.input.rows(run)?;
         let calls = self.calls.iter().map(|call| call.arguments(&batch));
         let calls: Vec<Arguments> = calls.collect::<Result<_, _>>()?;
         let calls = self.calls.iter().zip(&calls);

@@ -1,9 +1,9 @@
 //! Nested-loop joins: the inner side is run for each outer row with the row's keys in slots, or
 //! once if it does not depend on them.
 
-use crate::execution::short_plans::node::{Node, Operator, Rows, Stop};
+use crate::execution::short_plans::node::{Node, Operator};
 use crate::execution::short_plans::run::{
-    Expression, PAIRS_MAX, Run, batch_of, mask, taken, values,
+    Expression, PAIRS_MAX, Rows, Run, Stop, batch_of, mask, taken, values,
 };
 use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array};
 use datafusion::arrow::compute::{concat_batches, filter_record_batch, take};
@@ -78,7 +78,7 @@ impl Join {
                     for (slot, value) in self.keys.iter().zip(&key) {
                         run.slots.set(slot.slot, value.clone());
                     }
-                    run.rows_of(&self.inner)?
+                    self.inner.rows(run)?
                 }
             };
             if found.num_rows() > 0 {
@@ -103,7 +103,7 @@ impl Join {
 
     /// All pairs.
     fn all_pairs(&self, run: &mut Run<'_>, outer: &RecordBatch) -> Result<Pairs, Stop> {
-        let inner = run.rows_of(&self.inner)?;
+        let inner = self.inner.rows(run)?;
         let pairs = outer.num_rows().saturating_mul(inner.num_rows());
         if pairs > PAIRS_MAX {
             return Err(Stop::Undecided);
@@ -188,7 +188,7 @@ impl Join {
 
 impl Operator for Join {
     fn run(&self, run: &mut Run<'_>) -> Rows {
-        let outer = run.rows_of(&self.outer)?;
+        let outer = self.outer.rows(run)?;
         let rows = outer.num_rows();
         if rows == 0 {
             return Ok(RecordBatch::new_empty(self.schema.clone()));

@@ -1,7 +1,7 @@
 //! Rows that no table has.
 
-use crate::execution::short_plans::node::{Node, Operator, Rows};
-use crate::execution::short_plans::run::{Expression, Run, batch_of, constant};
+use crate::execution::short_plans::node::{Node, Operator};
+use crate::execution::short_plans::run::{Expression, Rows, Run, batch_of, constant};
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::scalar::ScalarValue;

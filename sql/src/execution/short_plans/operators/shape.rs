@@ -1,8 +1,8 @@
 //! Operators that test, compute, order, cut and append rows.
 
-use crate::execution::short_plans::node::{Node, Operator, Rows, Stop};
+use crate::execution::short_plans::node::{Node, Operator};
 use crate::execution::short_plans::run::{
-    Expression, Run, batch_of, constant, filtered, taken, values,
+    Expression, Rows, Run, Stop, batch_of, constant, filtered, taken, values,
 };
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::{SortColumn, SortOptions, concat_batches, lexsort_to_indices};
@@ -19,7 +19,7 @@ pub(in crate::execution::short_plans) struct Filter {
 
 impl Operator for Filter {
     fn run(&self, run: &mut Run<'_>) -> Rows {
-        let batch = run.rows_of(&self.input)?;
+        let batch = self.input.rows(run)?;
         filtered(&self.conditions, batch)
     }
 
@@ -43,7 +43,7 @@ pub(in crate::execution::short_plans) struct Project {
 
 impl Operator for Project {
     fn run(&self, run: &mut Run<'_>) -> Rows {
-        let batch = run.rows_of(&self.input)?;
+        let batch = self.input.rows(run)?;
         if batch.num_rows() == 0 {
             return Ok(RecordBatch::new_empty(self.schema.clone()));
         }
@@ -73,7 +73,7 @@ pub(in crate::execution::short_plans) struct Sort {
 
 impl Operator for Sort {
     fn run(&self, run: &mut Run<'_>) -> Rows {
-        let batch = run.rows_of(&self.input)?;
+        let batch = self.input.rows(run)?;
         if batch.num_rows() < 2 && self.fetch != Some(0) {
             return Ok(batch);
         }
@@ -116,7 +116,7 @@ impl Operator for Limit {
             let enough = enough.map(|rows| i64::try_from(rows).unwrap_or(i64::MAX));
             run.slots.set(slot, ScalarValue::Int64(enough));
         }
-        let batch = run.rows_of(&self.input)?;
+        let batch = self.input.rows(run)?;
         let skip = skip.min(batch.num_rows());
         let left = batch.num_rows() - skip;
         Ok(batch.slice(skip, fetch.unwrap_or(left).min(left)))
@@ -156,7 +156,7 @@ impl Operator for Union {
     fn run(&self, run: &mut Run<'_>) -> Rows {
         let mut parts = Vec::with_capacity(self.inputs.len());
         for input in &self.inputs {
-            let part = run.rows_of(input)?;
+            let part = input.rows(run)?;
             if part.num_rows() > 0 {
                 let columns = part.columns().to_vec();
                 parts.push(batch_of(&self.schema, columns, part.num_rows())?);

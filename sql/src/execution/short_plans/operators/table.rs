@@ -1,8 +1,10 @@
 //! Rows of tables: those that a key or an index leads to, and all of a small table.
 
 use crate::execution::row_executor::Lookup;
-use crate::execution::short_plans::node::{Node, Operator, Rows, Stop};
-use crate::execution::short_plans::run::{Expression, Run, batch_of, constant, filtered};
+use crate::execution::short_plans::node::{Node, Operator};
+use crate::execution::short_plans::run::{
+    Expression, Rows, Run, Stop, batch_of, constant, filtered,
+};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::SchemaRef;
