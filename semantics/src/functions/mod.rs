@@ -35,6 +35,7 @@ mod temporal;
 mod text;
 
 pub use make_interval::NAMES as MAKE_INTERVAL_NAMES;
+pub use moment::moment_of;
 pub use overload::Function;
 pub use regular::translated as translated_pattern;
 pub use rounding::restricted_interval;

@@ -65,6 +65,12 @@ impl CurrentMoment {
     }
 }
 
+/// The value of a function of the current moment, `micros` after the epoch; None: another function.
+pub fn moment_of(function: &ScalarUDF, micros: i64) -> Option<ScalarValue> {
+    let moment = function.inner().downcast_ref::<CurrentMoment>()?;
+    Some(moment.value(micros))
+}
+
 impl ScalarUDFImpl for CurrentMoment {
     fn name(&self) -> &str {
         self.name

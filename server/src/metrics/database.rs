@@ -362,6 +362,18 @@ const EXPORTED: &[Exported] = &[
         Form::Count,
         RUNS,
     ),
+    exported(
+        "short_plans_run",
+        "short_plans_run",
+        Form::Count,
+        "Queries that the row executor ran by the short plan of a kept plan",
+    ),
+    exported(
+        "short_plans_stopped",
+        "short_plans_stopped",
+        Form::Count,
+        "Runs of short plans that met many rows and left the query to the query engine",
+    ),
 ];
 
 /// Reads the counters of the served database.

@@ -17,6 +17,8 @@ pub(crate) struct StatementStatistics {
     planned: AtomicU64,
     reused: AtomicU64,
     point: AtomicU64,
+    short: AtomicU64,
+    short_stopped: AtomicU64,
 }
 
 impl StatementStatistics {
@@ -36,14 +38,25 @@ impl StatementStatistics {
     pub fn point(&self) {
         self.point.fetch_add(1, Ordering::Relaxed);
     }
+    /// A query has run by the short plan of a plan that was kept.
+    pub fn short(&self) {
+        self.reused();
+        self.short.fetch_add(1, Ordering::Relaxed);
+    }
+    /// A short plan has stopped, and the query has taken the full path.
+    pub fn short_stopped(&self) {
+        self.short_stopped.fetch_add(1, Ordering::Relaxed);
+    }
     /// The counts under their names.
-    pub fn counters(&self) -> [(&'static str, u64); 4] {
+    pub fn counters(&self) -> [(&'static str, u64); 6] {
         let get = |a: &AtomicU64| a.load(Ordering::Relaxed);
         [
             ("statements_parsed", get(&self.parsed)),
             ("statements_planned", get(&self.planned)),
             ("plans_reused", get(&self.reused)),
             ("statements_point", get(&self.point)),
+            ("short_plans_run", get(&self.short)),
+            ("short_plans_stopped", get(&self.short_stopped)),
         ]
     }
 }

@@ -28,6 +28,7 @@ mod relaxed;
 mod row_statements;
 pub mod settings;
 pub mod shared;
+mod short_statements;
 pub mod slow_log;
 mod statement_cache;
 pub(crate) mod text_memory;

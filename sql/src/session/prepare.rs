@@ -69,7 +69,7 @@ impl Session {
         values: &[ScalarValue],
     ) -> Result<Output> {
         prepared.check_count(values.len())?;
-        if let Some(output) = self.run_point(prepared, values).await? {
+        if let Some(output) = self.run_point(prepared, values, None).await? {
             return Ok(output);
         }
         if prepared.typed {
@@ -229,7 +229,10 @@ impl Session {
         if let Some(done) = self.run_control(&prepared.statement)? {
             return Ok(done);
         }
-        if let Some(output) = self.run_point(prepared, values).await? {
+        if let Some(output) = self
+            .run_point(prepared, values, Some(types.as_slice()))
+            .await?
+        {
             return Ok(output);
         }
         Box::pin(self.run_with(prepared, values, types)).await

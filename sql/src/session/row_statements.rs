@@ -13,12 +13,14 @@ use super::prepared::PreparedStatement;
 use crate::backends::acting::Acting;
 use crate::execution::row_executor::{Compiled, Compiler, Execution, Planner, RowStatement, Run};
 use crate::planning::provider::registered::RegisteredTables;
+use crate::statements::explain::RowPlan;
 use crate::values::summary::Summary;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::Statement as Parsed;
 use std::cell::Cell;
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlType};
+use strandline_engine::catalog::Catalog;
 use strandline_engine::{ConflictPolicy, Isolation, Savepoint, Transaction};
 
 /// How often a statement starts over for other transactions' commits before the full path takes it.
@@ -87,13 +89,20 @@ impl Session {
         let Some(compiled) = self.compiled(prepared) else {
             return Ok(None);
         };
-        if compiled.statement.is_none() {
-            return Ok(None);
-        }
+        let short = match compiled.statement {
+            Some(_) => None,
+            None => match self.short_run(prepared, values, None) {
+                None => return Ok(None),
+                found => found,
+            },
+        };
         self.cancel.refuse_if_terminated()?;
         let backend = self.registered.backend();
         let running = backend.start(Some(text()), self.shared.db.now_us());
-        let ran = self.run_compiled(&compiled, values);
+        let ran = match &short {
+            Some(short) => self.run_short(short),
+            None => self.run_compiled(&compiled, values),
+        };
         drop(running);
         match &ran {
             Ok(None) => self.is_undecided = true,
@@ -106,11 +115,13 @@ impl Session {
         ran
     }
 
-    /// Runs a statement in the row executor; None: it takes the full path.
+    /// Runs a statement in the row executor; None: it takes the full path. `types` are the values'
+    /// types if the statement itself does not know them.
     pub(super) async fn run_point(
         &mut self,
         prepared: &PreparedStatement,
         values: &[ScalarValue],
+        types: Option<&[Option<SqlType>]>,
     ) -> Result<Option<Output>> {
         let is_undecided = std::mem::take(&mut self.is_undecided);
         if is_undecided || !self.row_executor || !prepared.may_be_row_statement() {
@@ -119,12 +130,18 @@ impl Session {
         let compiled = match self.compiled(prepared) {
             Some(compiled) => compiled,
             None => {
-                let types = self.known_types(prepared).await?;
+                let known = self.known_types(prepared).await?;
                 let literals = if prepared.typed { &[] } else { values };
-                self.compile(prepared, &types, literals)
+                self.compile(prepared, &known, literals)
             }
         };
-        self.run_compiled(&compiled, values)
+        if compiled.statement.is_some() {
+            return self.run_compiled(&compiled, values);
+        }
+        match self.short_run(prepared, values, types) {
+            Some(short) => self.run_short(&short),
+            None => Ok(None),
+        }
     }
 
     fn run_of_transaction(&mut self, prepared: &PreparedStatement) -> Result<Output> {
@@ -243,11 +260,16 @@ impl Session {
     /// The compiled form of `prepared` if it is for the present catalog and settings.
     fn compiled(&self, prepared: &PreparedStatement) -> Option<Arc<Compiled>> {
         let known = prepared.compiled.lock().clone()?;
-        let same_catalog = match &self.open {
-            Some(open) => open.transaction.uses_catalog(&known.catalog),
-            None => self.shared.db.uses_catalog(&known.catalog),
-        };
+        let same_catalog = self.uses_catalog(&known.catalog);
         (same_catalog && Arc::ptr_eq(&known.template, &self.template)).then_some(known)
+    }
+
+    /// Whether the coming statement uses this catalog.
+    pub(super) fn uses_catalog(&self, catalog: &Arc<Catalog>) -> bool {
+        match &self.open {
+            Some(open) => open.transaction.uses_catalog(catalog),
+            None => self.shared.db.uses_catalog(catalog),
+        }
     }
 
     /// `literals` are the values of parameters that have no declared type.
@@ -262,14 +284,18 @@ impl Session {
         compiled
     }
 
-    /// The row executor's text for the statement of an EXPLAIN; None: it takes the full path.
-    pub(super) fn row_plan(&self, explain: &Parsed) -> Option<String> {
+    /// What the row executor does with the statement of an EXPLAIN.
+    pub(super) fn row_plan(&self, explain: &Parsed) -> RowPlan {
         let Parsed::Explain { statement, .. } = explain else {
-            return None;
+            return RowPlan::Off;
         };
-        let may = self.row_executor && self.settings.max_staleness.is_none();
-        let compiled = may.then(|| self.compiled_anew(statement, &[], &[]))?;
-        compiled.statement.as_ref().map(RowStatement::text)
+        if !self.row_executor || self.settings.max_staleness.is_some() {
+            return RowPlan::Off;
+        }
+        match self.compiled_anew(statement, &[], &[]).statement {
+            Some(statement) => RowPlan::Compiled(statement.text()),
+            None => RowPlan::Planned,
+        }
     }
 
     fn compiled_anew(
@@ -325,7 +351,7 @@ impl Session {
 
     /// The open block's transaction and its `now()`, or a new transaction whose `now()` is not read
     /// yet. None: the full path reports that writing is refused.
-    fn point_transaction(&mut self, reads: bool) -> Result<Option<Begun>> {
+    pub(super) fn point_transaction(&mut self, reads: bool) -> Result<Option<Begun>> {
         if let Some(open) = &mut self.open {
             if open.transaction.options().read_only && !reads {
                 return Ok(None);

@@ -2,12 +2,15 @@
 //! PostgreSQL. The lines of scans show ranges read and pruned, and with ANALYZE chunks decoded and
 //! tail records patched.
 //!
-//! If the row executor runs the statement, the first line describes its plan. The plan below it is
-//! used when the row executor gives up. ANALYZE runs the plan below.
+//! If the row executor runs the statement, the first line describes its plan, and the lines below
+//! it the operators of a short plan. The plan below these is used when the row executor gives up.
+//! ANALYZE runs the short plan as well, and shows the rows of its operators.
 
 use crate::execution::dml;
+use crate::execution::short_plans::{Inputs, ShortPlan};
 use crate::planning::context::StatementContext;
 use crate::statements::explain_options::{Format, Options};
+use crate::statements::plan_cache;
 use crate::statements::roles;
 use crate::statements::work::Work;
 use crate::values::summary::Summary;
@@ -24,12 +27,21 @@ use strandline_semantics::error::convert;
 /// The name of EXPLAIN's column.
 pub const COLUMN: &str = "QUERY PLAN";
 
-/// Executes EXPLAIN. `row_plan` is a line about the row executor, shown without ANALYZE; `note` is
-/// a line about the snapshot, shown with ANALYZE.
+/// What the row executor does with the statement of an EXPLAIN.
+pub enum RowPlan {
+    /// it does not run
+    Off,
+    /// it compiles the statement from its syntax tree; the line that is shown without ANALYZE
+    Compiled(String),
+    /// it runs the statement by a short plan, if there is one
+    Planned,
+}
+
+/// Executes EXPLAIN. `note` is a line about the snapshot, shown with ANALYZE.
 pub async fn execute(
     context: &mut StatementContext,
     statement: &Parsed,
-    row_plan: Option<String>,
+    row_plan: RowPlan,
     note: Option<String>,
 ) -> Result<Summary> {
     let Parsed::Explain {
@@ -42,13 +54,21 @@ pub async fn execute(
     let wanted = Options::of(statement)?;
     let logical = plan(context, explained).await?;
     context.fit(&logical)?;
+    let short = match row_plan {
+        RowPlan::Planned => plan_cache::of_query(context, &logical),
+        RowPlan::Off | RowPlan::Compiled(_) => None,
+    };
     let physical = context
         .state
         .create_physical_plan(&logical)
         .await
         .map_err(convert)?;
     let text = if wanted.analyze {
-        let shown = analyze_plan(context, physical, wanted.verbose).await?;
+        let short = match &short {
+            Some(short) => analyze_short(context, short)?,
+            None => String::new(),
+        };
+        let shown = short + &analyze_plan(context, physical, wanted.verbose).await?;
         match note {
             Some(note) => format!("{shown}\n{note}"),
             None => shown,
@@ -59,8 +79,12 @@ pub async fn execute(
             Format::Indent => shown.indent(wanted.verbose).to_string(),
             Format::Tree => shown.tree_render().to_string(),
         };
-        let row_plan = row_plan.map(|text| format!("{text}\n"));
-        row_plan.unwrap_or_default() + &plan
+        let row_plan = match (row_plan, &short) {
+            (RowPlan::Compiled(line), _) => line + "\n",
+            (_, Some(short)) => lines(&short.explain()),
+            (RowPlan::Off | RowPlan::Planned, None) => String::new(),
+        };
+        row_plan + &plan
     };
     let rows: Vec<_> = text.lines().map(|line| vec![line.to_string()]).collect();
     Ok(text_result("EXPLAIN", &[COLUMN], rows))
@@ -78,6 +102,21 @@ async fn plan(context: &StatementContext, statement: &Parsed) -> Result<LogicalP
             other.name()
         ))),
     }
+}
+
+/// Runs a short plan and shows what its operators have given.
+fn analyze_short(context: &StatementContext, plan: &ShortPlan) -> Result<String> {
+    let inputs = Inputs {
+        transaction: context.statement.transaction(),
+        values: &[],
+        memory: context.memory(),
+        now_us: context.now_us(),
+    };
+    Ok(lines(&plan.analyze(&context.statement, &inputs)?))
+}
+
+fn lines(lines: &[String]) -> String {
+    lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
 async fn analyze_plan(

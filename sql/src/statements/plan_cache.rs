@@ -20,9 +20,14 @@
 //! 5. Without the kept plan only planning is repeated; a failure of the execution is final. A
 //!    failure that depends on time or parameters does not invalidate the kept plan ([`Failure`]).
 
+mod short;
+
+pub(crate) use short::{Sought, of_query};
+
 use crate::catalogs::pg_catalog::{self, display};
 use crate::catalogs::statistics::StatementStatistics;
 use crate::execution::dml::{self, DmlForm, DmlOutcome, Tally};
+use crate::execution::short_plans::ShortPlan;
 use crate::parse::params;
 use crate::parse::placeholders::place_parameters;
 use crate::planning::context::StatementContext;
@@ -50,7 +55,7 @@ use strandline_base::{Error, Result, SqlType};
 use strandline_engine::catalog::Catalog;
 use strandline_semantics as semantics;
 use strandline_semantics::error::convert;
-use strandline_semantics::functions::Function;
+use strandline_semantics::functions::{Function, moment_of};
 use strandline_semantics::types::arrow_type;
 
 /// The state of a prepared statement's plan.
@@ -90,6 +95,8 @@ struct Kept {
     /// the columns with the names that users see
     output: SchemaRef,
     is_optimized: bool,
+    /// the same for the row executor, if it is a short query for any values
+    short: Option<Arc<ShortPlan>>,
 }
 
 /// One execution of a prepared statement.
@@ -238,11 +245,7 @@ impl Execution<'_> {
 
     /// Whether a plan for any values can serve these values.
     fn is_generic(&self) -> bool {
-        let fits = |(value, t): (&ScalarValue, &Option<SqlType>)| match t {
-            Some(t) => is_plain(*t) && (value.is_null() || is_of_type(value, *t)),
-            None => false,
-        };
-        self.values.len() == self.types.len() && self.values.iter().zip(self.types).all(fits)
+        are_of(self.values, self.types)
     }
 
     fn key(&self, context: &StatementContext) -> Key {
@@ -294,6 +297,12 @@ impl Execution<'_> {
         if !found.is_free {
             return Ok(None);
         }
+        let is_short = form.is_none() && !found.is_stable;
+        let short = match &key.values {
+            _ if !is_short => None,
+            None => short::compile(context, &analyzed, self.types, &output),
+            Some(_) => self.short_of_any(context).await,
+        };
         let is_optimized = !found.is_open;
         let plan = match is_optimized {
             true => context.optimize(analyzed)?,
@@ -306,6 +315,7 @@ impl Execution<'_> {
             form,
             output,
             is_optimized,
+            short: short.map(Arc::new),
         });
         *self.slot.0.lock() = SlotState::Kept(kept.clone());
         Ok(Some(kept))
@@ -427,6 +437,15 @@ fn filled(expr: Expr, values: &[ScalarValue]) -> PlanResult<Transformed<Expr>> {
     })
 }
 
+/// Whether a plan for any values of these types can serve the values.
+fn are_of(values: &[ScalarValue], types: &[Option<SqlType>]) -> bool {
+    let fits = |(value, t): (&ScalarValue, &Option<SqlType>)| match t {
+        Some(t) => is_plain(*t) && (value.is_null() || is_of_type(value, *t)),
+        None => false,
+    };
+    values.len() == types.len() && values.iter().zip(types).all(fits)
+}
+
 /// Whether a value has exactly the type; other values are converted, or refused, by their texts.
 pub(crate) fn is_of_type(value: &ScalarValue, t: SqlType) -> bool {
     match t {
@@ -458,12 +477,15 @@ struct PlanTraits {
     is_free: bool,
     /// it has parts that are known only at execution: parameters, volatile functions
     is_open: bool,
+    /// it has functions whose values depend on more than their arguments and the current moment
+    is_stable: bool,
 }
 
 fn look(plan: &LogicalPlan) -> PlanResult<PlanTraits> {
     let mut found = PlanTraits {
         is_free: true,
         is_open: false,
+        is_stable: false,
     };
     plan.apply_with_subqueries(|node| {
         found.is_free &= is_free(node)?;
@@ -482,8 +504,10 @@ fn look(plan: &LogicalPlan) -> PlanResult<PlanTraits> {
                         found.is_free &= !subplan::is_subplan(&call.func)
                             && !dml::draws_identity(&call.func)
                             && !pg_catalog::functions::is_system(&call.func);
-                        found.is_open |= call.func.signature().volatility != Volatility::Immutable
+                        let is_open = call.func.signature().volatility != Volatility::Immutable
                             && !subplan::is_value(&call.func);
+                        found.is_open |= is_open;
+                        found.is_stable |= is_open && moment_of(&call.func, 0).is_none();
                     }
                     _ => {}
                 }

@@ -176,40 +176,18 @@ impl Compiler<'_> {
         &self,
         scope: &Scope<'_>,
         conditions: Conditions,
-        mut order: Vec<OrderColumn>,
+        order: Vec<OrderColumn>,
         slice: Slice,
         wanted: &[ColumnId],
     ) -> Option<Search> {
-        let table = scope.table;
         let Conditions { tests, others } = conditions;
-        // What is equal in all rows does not order them.
-        order.retain(|by| !tests.iter().any(|t| t.column == by.column && t.is_equal()));
-        let mut reads = wanted.to_vec();
-        let test_places = tests.iter().map(|test| place(&mut reads, test.column));
-        let test_places = test_places.collect();
-        let mut path = match key_path(table, &tests) {
-            Some(path) => path,
-            None => Path::Index(self.index_path(table, &tests, &order, &slice, &mut reads)?),
-        };
-        let walks = matches!(&path, Path::Index(IndexPath { walk: Some(_), .. }));
-        let sort = (!walks && !order.is_empty()).then(|| sort(&order, &mut reads));
-        let residual = match others.is_empty() {
-            true => None,
-            false => Some(self.residual(scope, &others, &mut reads)?),
-        };
-        if let Path::Index(path) = &mut path {
-            let index = table.index(path.index)?;
-            path.covered = CoveredColumns::of(table, index, &reads);
+        let table = scope.table;
+        let mut search = Search::of(table, tests, order, slice, wanted, self.uses_indexes)?;
+        if !others.is_empty() {
+            search.residual = Some(self.residual(scope, &others, &mut search.reads)?);
+            search.cover(table)?;
         }
-        Some(Search {
-            path,
-            tests,
-            test_places,
-            residual,
-            reads,
-            sort,
-            slice,
-        })
+        Some(search)
     }
 
     fn residual(
@@ -230,40 +208,84 @@ impl Compiler<'_> {
 
     /// Whether a path leads to the rows that pass `tests`, in any order.
     pub(super) fn has_path(&self, table: &TableDef, tests: &[Test]) -> bool {
-        let path = || self.index_path(table, tests, &[], &Slice::default(), &mut Vec::new());
-        key_path(table, tests).is_some() || path().is_some()
+        let slice = Slice::default();
+        let by_index = || index_path(table, tests, &[], &slice, &mut Vec::new()).is_some();
+        key_path(table, tests).is_some() || (self.uses_indexes && by_index())
+    }
+}
+
+impl Search {
+    /// A search without a residual condition; secondary indexes are asked if `uses_indexes`.
+    pub fn of(
+        table: &TableDef,
+        tests: Vec<Test>,
+        mut order: Vec<OrderColumn>,
+        slice: Slice,
+        wanted: &[ColumnId],
+        uses_indexes: bool,
+    ) -> Option<Self> {
+        // What is equal in all rows does not order them.
+        order.retain(|by| !tests.iter().any(|t| t.column == by.column && t.is_equal()));
+        let mut reads = wanted.to_vec();
+        let test_places = tests.iter().map(|test| place(&mut reads, test.column));
+        let test_places = test_places.collect();
+        let path = match key_path(table, &tests) {
+            Some(path) => path,
+            None if uses_indexes => {
+                Path::Index(index_path(table, &tests, &order, &slice, &mut reads)?)
+            }
+            None => return None,
+        };
+        let walks = matches!(&path, Path::Index(IndexPath { walk: Some(_), .. }));
+        let sort = (!walks && !order.is_empty()).then(|| sort(&order, &mut reads));
+        let mut search = Self {
+            path,
+            tests,
+            test_places,
+            residual: None,
+            reads,
+            sort,
+            slice,
+        };
+        search.cover(table)?;
+        Some(search)
     }
 
-    fn index_path(
-        &self,
-        table: &TableDef,
-        tests: &[Test],
-        order: &[OrderColumn],
-        slice: &Slice,
-        reads: &mut Vec<ColumnId>,
-    ) -> Option<IndexPath> {
-        let indexes = table.indexes.iter().filter(|index| {
-            self.uses_indexes
-                && index.state == IndexState::Valid
-                && index.method == IndexMethod::Ordered
-                && index.is_plain()
-        });
-        let paths = indexes.flat_map(|index| {
-            let walk = walk_of(table, index, tests, order);
-            // All rows in order are no short plan.
-            let walk = walk.filter(|_| !tests.is_empty() || slice.limit.is_some());
-            let walk = walk.map(|(rank, path)| (rank, index.as_ref(), path));
-            let ranges = ranges_of(index, tests);
-            walk.into_iter()
-                .chain(ranges.map(|(rank, path)| (rank, index.as_ref(), path)))
-        });
-        let (_, index, mut path) = paths.max_by_key(|(rank, ..)| *rank)?;
-        if path.walk.is_some() {
-            let columns = index.key_columns();
-            path.key_places = columns.iter().map(|id| place(reads, *id)).collect();
+    /// Decides whether the entries of the search's index have all that it reads.
+    fn cover(&mut self, table: &TableDef) -> Option<()> {
+        if let Path::Index(path) = &mut self.path {
+            let index = table.index(path.index)?;
+            path.covered = CoveredColumns::of(table, index, &self.reads);
         }
-        Some(path)
+        Some(())
     }
+}
+
+fn index_path(
+    table: &TableDef,
+    tests: &[Test],
+    order: &[OrderColumn],
+    slice: &Slice,
+    reads: &mut Vec<ColumnId>,
+) -> Option<IndexPath> {
+    let indexes = table.indexes.iter().filter(|index| {
+        index.state == IndexState::Valid && index.method == IndexMethod::Ordered && index.is_plain()
+    });
+    let paths = indexes.flat_map(|index| {
+        let walk = walk_of(table, index, tests, order);
+        // All rows in order are no short plan.
+        let walk = walk.filter(|_| !tests.is_empty() || slice.limit.is_some());
+        let walk = walk.map(|(rank, path)| (rank, index.as_ref(), path));
+        let ranges = ranges_of(index, tests);
+        walk.into_iter()
+            .chain(ranges.map(|(rank, path)| (rank, index.as_ref(), path)))
+    });
+    let (_, index, mut path) = paths.max_by_key(|(rank, ..)| *rank)?;
+    if path.walk.is_some() {
+        let columns = index.key_columns();
+        path.key_places = columns.iter().map(|id| place(reads, *id)).collect();
+    }
+    Some(path)
 }
 
 /// The place of a column among those read, one of which it becomes.

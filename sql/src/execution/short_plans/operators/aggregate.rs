@@ -1,0 +1,143 @@
+//! Groups and their aggregates.
+
+use crate::execution::short_plans::node::{Node, Operator};
+use crate::execution::short_plans::run::{Expression, Rows, Run, Stop, batch_of, mask, values};
+use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array};
+use datafusion::arrow::compute::{filter, take};
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::row::{OwnedRow, RowConverter, SortField};
+use datafusion::logical_expr::Accumulator;
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::scalar::ScalarValue;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// GROUP BY, DISTINCT, and aggregates of all rows.
+#[derive(Debug)]
+pub(in crate::execution::short_plans) struct Aggregate {
+    pub input: Node,
+    /// no group: all rows are one
+    pub groups: Vec<Expression>,
+    pub calls: Vec<Call>,
+    pub schema: SchemaRef,
+    pub text: String,
+}
+
+/// An aggregate function's call.
+#[derive(Debug)]
+pub(in crate::execution::short_plans) struct Call {
+    pub function: Arc<AggregateFunctionExpr>,
+    pub args: Vec<Expression>,
+    pub filter: Option<Expression>,
+}
+
+/// The values of a call for all rows.
+struct Arguments {
+    args: Vec<ArrayRef>,
+    filter: Option<BooleanArray>,
+}
+
+impl Call {
+    fn arguments(&self, batch: &RecordBatch) -> Result<Arguments, Stop> {
+        let args = self.args.iter().map(|arg| values(arg, batch));
+        let filter = self.filter.as_ref().map(|filter| mask(filter, batch));
+        Ok(Arguments {
+            args: args.collect::<Result<_, _>>()?,
+            filter: filter.transpose()?,
+        })
+    }
+
+    /// The aggregate of the rows at `places`; None: of all rows.
+    fn aggregate(
+        &self,
+        arguments: &Arguments,
+        places: Option<&UInt32Array>,
+    ) -> Result<ScalarValue, Stop> {
+        let mut accumulator: Box<dyn Accumulator> = self.function.create_accumulator()?;
+        let mut args = arguments.args.clone();
+        let mut passing = arguments.filter.clone().map(|f| Arc::new(f) as ArrayRef);
+        if let Some(places) = places {
+            for arg in args.iter_mut().chain(&mut passing) {
+                *arg = take(arg.as_ref(), places, None)?;
+            }
+        }
+        if let Some(passing) = passing {
+            let passing = passing.as_any().downcast_ref::<BooleanArray>();
+            let passing = passing.ok_or(Stop::Undecided)?;
+            for arg in &mut args {
+                *arg = filter(arg.as_ref(), passing)?;
+            }
+        }
+        accumulator.update_batch(&args)?;
+        Ok(accumulator.evaluate()?)
+    }
+}
+
+impl Aggregate {
+    /// The rows of each group, in the order in which groups are met.
+    fn grouped(keys: &[ArrayRef], rows: usize) -> Result<Vec<Vec<u32>>, Stop> {
+        let fields = keys
+            .iter()
+            .map(|key| SortField::new(key.data_type().clone()));
+        let converter = RowConverter::new(fields.collect())?;
+        let encoded = converter.convert_columns(keys)?;
+        let mut numbers: HashMap<OwnedRow, usize> = HashMap::new();
+        let mut members: Vec<Vec<u32>> = Vec::new();
+        for (at, row) in encoded.iter().take(rows).enumerate() {
+            let number = *numbers.entry(row.owned()).or_insert(members.len());
+            if number == members.len() {
+                members.push(Vec::new());
+            }
+            let at = u32::try_from(at).map_err(|_| Stop::Undecided)?;
+            if let Some(group) = members.get_mut(number) {
+                group.push(at);
+            }
+        }
+        Ok(members)
+    }
+}
+
+impl Operator for Aggregate {
+    fn run(&self, run: &mut Run<'_>) -> Rows {
+        let batch = self.input.rows(run)?;
+        let calls = self.calls.iter().map(|call| call.arguments(&batch));
+        let calls: Vec<Arguments> = calls.collect::<Result<_, _>>()?;
+        let calls = self.calls.iter().zip(&calls);
+        if self.groups.is_empty() {
+            let results = calls.map(|(call, args)| {
+                let value = call.aggregate(args, None)?;
+                Ok::<_, Stop>(value.to_array()?)
+            });
+            return batch_of(&self.schema, results.collect::<Result<_, _>>()?, 1);
+        }
+        if batch.num_rows() == 0 {
+            return Ok(RecordBatch::new_empty(self.schema.clone()));
+        }
+        let keys = self.groups.iter().map(|group| values(group, &batch));
+        let keys: Vec<ArrayRef> = keys.collect::<Result<_, _>>()?;
+        let members = Self::grouped(&keys, batch.num_rows())?;
+        let first = members.iter().filter_map(|group| group.first().copied());
+        let first = UInt32Array::from_iter_values(first);
+        let mut columns = Vec::with_capacity(self.schema.fields().len());
+        for key in &keys {
+            columns.push(take(key.as_ref(), &first, None)?);
+        }
+        let members: Vec<UInt32Array> = members.into_iter().map(UInt32Array::from).collect();
+        for (call, args) in calls {
+            let results = members
+                .iter()
+                .map(|group| call.aggregate(args, Some(group)));
+            let results: Vec<ScalarValue> = results.collect::<Result<_, _>>()?;
+            columns.push(ScalarValue::iter_to_array(results)?);
+        }
+        batch_of(&self.schema, columns, members.len())
+    }
+
+    fn text(&self) -> String {
+        format!("Aggregate: {}", self.text)
+    }
+
+    fn inputs(&self) -> Vec<&Node> {
+        vec![&self.input]
+    }
+}

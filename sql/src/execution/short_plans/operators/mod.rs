@@ -1,0 +1,13 @@
+//! The operators of short plans.
+
+mod aggregate;
+mod join;
+mod rows;
+mod shape;
+mod table;
+
+pub(super) use aggregate::{Aggregate, Call};
+pub(super) use join::{Join, JoinKind, Key};
+pub(super) use rows::{Nothing, Values};
+pub(super) use shape::{Filter, Limit, Project, Sort, Union};
+pub(super) use table::{ByLookup, SmallTable, Stored};
