@@ -16,11 +16,11 @@
 //! Vectors divide slowly, so the decoder multiplies if the processor has a fused multiply-add
 //! ([`Inverse`]).
 //!
-//! Differences from the paper: one exponent replaces two. The paper multiplies by a rounded inverse,
-//! whose error a second power of ten must hide. Here integer and power of ten are exact and the
-//! quotient is the float nearest to the decimal, so decimals of up to 15 digits are never exceptions.
-//! Common factors of the integers are found by their own encoding. `f32` is computed as `f64`. The
-//! paper's scheme for floats that are no decimals is not used.
+//! Differences from the paper: one exponent replaces two. The paper multiplies by a rounded
+//! inverse, whose error a second power of ten must hide. Here integer and power of ten are exact
+//! and the quotient is the float nearest to the decimal, so decimals of up to 15 digits are never
+//! exceptions. Common factors of the integers are found by their own encoding. `f32` is computed as
+//! `f64`. The paper's scheme for floats that are no decimals is not used.
 
 use super::bit_packing::has_fused_multiply_add;
 use super::integers::{self, Word};
