@@ -205,7 +205,6 @@ fn implied(condition: &Expr) -> Vec<&Expr> {
         Expr::Literal(value, _) => *value == ScalarValue::Int8(Some(flag)),
         _ => false,
     };
-    |expr: &Expr, flag| matches!(expr, Expr::Literal(ScalarValue::Int8(Some(f)), _) if *f == flag);
     let Expr::BinaryExpr(BinaryExpr { left, op, right }) = condition else {
         return Vec::new();
     };
