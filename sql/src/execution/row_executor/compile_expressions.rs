@@ -409,12 +409,13 @@ fn has_parameter(expr: &Planned) -> bool {
 fn is_deterministic(call: &ScalarFunction) -> bool {
     let function = call.func.inner().downcast_ref::<Function>();
     let has_computed_type = function.is_some_and(Function::has_computed_type);
-    call.func.signature().volatility == Volatility::Immutable
-        && !(has_computed_type && call.args.iter().any(has_parameter))
-        && !subplan::is_subplan(&call.func)
-        && !subplan::is_value(&call.func)
-        && !dml::draws_identity(&call.func)
-        && !functions::is_system(&call.func)
+    let has_open_type = has_computed_type && call.args.iter().any(has_parameter);
+    let is_of_statement = subplan::is_subplan(&call.func)
+        || subplan::is_value(&call.func)
+        || dml::draws_identity(&call.func)
+        || functions::is_system(&call.func);
+    let is_immutable = call.func.signature().volatility == Volatility::Immutable;
+    is_immutable && !has_open_type && !is_of_statement
 }
 
 fn is_now(call: &ScalarFunction) -> bool {
