@@ -102,23 +102,23 @@ fn commits(bench: &mut Bench, report: &mut Report) -> Result<()> {
 /// Durable updates of one random row per second.
 fn rate(ours: &Ours, clients: u64, time: Duration, seed: u64) -> Result<f64> {
     let begun = Instant::now();
+    let client = |number: u64| {
+        let worker = ours.worker("t", &["a"], true);
+        let mut worker = worker.map_err(|e| e.to_string())?;
+        let mut rng = Rng::new(seed ^ (number << 32));
+        let mut updates = 0_u64;
+        while begun.elapsed() < time {
+            let (key, value) = (rng.below(ROWS) as i64, rng.below(1 << 40) as i64);
+            let updated = worker.transaction(|point| point.update(key, [value]));
+            updated.map_err(|e| e.to_string())?;
+            updates += 1;
+        }
+        Ok::<u64, String>(updates)
+    };
+    let client = &client;
     let updates = std::thread::scope(|scope| {
-        let client = |client: u64| {
-            let mut worker = ours.worker("t", &["a"], true).map_err(|e| e.to_string())?;
-            let mut rng = Rng::new(seed ^ (client << 32));
-            let mut updates = 0_u64;
-            while begun.elapsed() < time {
-                let (key, value) = (rng.below(ROWS) as i64, rng.below(1 << 40) as i64);
-                let updated = worker.transaction(|point| point.update(key, [value]));
-                updated.map_err(|e| e.to_string())?;
-                updates += 1;
-            }
-            Ok::<u64, String>(updates)
-        };
-        let client = &client;
-        let threads: Vec<_> = (0..clients)
-            .map(|number| scope.spawn(move || client(number)))
-            .collect();
+        let spawn = |number| scope.spawn(move || client(number));
+        let threads: Vec<_> = (0..clients).map(spawn).collect();
         let joined = threads.into_iter().map(|t| t.join().expect("no panic"));
         joined.sum::<std::result::Result<u64, String>>()
     })?;

@@ -173,7 +173,7 @@ fn a_backup_is_restored_into_two_directories() {
         assert_eq!(error.sqlstate(), SqlState::DUPLICATE_FILE);
         assert!(!again.exists() && !home.at("again.tmp").exists());
     }
-    let overlap = strandline::restore(&copy, &copy.join("x"), Some(&copy), None, &|_| true);
+    let overlap = strandline::restore(&copy, copy.join("x"), Some(&copy), None, &|_| true);
     assert_eq!(
         overlap.expect_err("overlap").sqlstate(),
         SqlState::INVALID_PARAMETER_VALUE
