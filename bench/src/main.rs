@@ -64,8 +64,8 @@ enum Suite {
     /// applications beside PostgreSQL and SQLite; of many clients on few rows.
     ///
     /// Tables of up to 1 M rows; at most 15 minutes, with --quick 3. Needs Debian's packages
-    /// postgresql and postgresql-contrib, psycopg (server/tests/clients/install.sh), and the program
-    /// `strandline` beside this one.
+    /// postgresql and postgresql-contrib, psycopg (server/tests/clients/install.sh), and the
+    /// program `strandline` beside this one.
     Statements(Options),
     /// What secondary indexes and foreign keys give to readers and cost writers, beside PostgreSQL,
     /// DuckDB and SQLite.

@@ -1,5 +1,5 @@
-//! The suite `statements`: the cost of one statement from its text to its result. Commits do not wait
-//! for the disk. The first three groups run in process, on one thread.
+//! The suite `statements`: the cost of one statement from its text to its result. Commits do not
+//! wait for the disk. The first three groups run in process, on one thread.
 //!
 //! | group | figure | compared with |
 //! |---|---|---|

@@ -1,9 +1,10 @@
 //! The group `applications`: statements as applications send them, by psycopg and pgbench, prepared
 //! and with their values in the text, beside PostgreSQL, and in process beside SQLite.
 //!
-//! Commits wait for no disk (`synchronous_commit = off`, SQLite's `synchronous` OFF). Before anything
-//! is timed, every statement is executed some times on both sides, and its rows, names of columns and
-//! command tags compared. Statements that differ or are refused are named and not measured, and the group fails at its end.
+//! Commits wait for no disk (`synchronous_commit = off`, SQLite's `synchronous` OFF). Before
+//! anything is timed, every statement is executed some times on both sides, and its rows, names of
+//! columns and command tags are compared. Statements that differ or are refused are named and not
+//! measured, and the group fails at its end.
 
 mod case;
 mod contended;
@@ -102,16 +103,21 @@ impl Figures {
 
 /// All statements. Those that only read come first: they see the tables as they were filled.
 fn statements(sizes: Sizes) -> Vec<Statement> {
-    let parts: [fn(Sizes) -> Vec<Statement>; 10] = [
-        reads::of_one_table,
+    let parts: [fn(Sizes) -> Vec<Statement>; 15] = [
+        reads::of_keys,
+        reads::of_ranges,
+        reads::of_pages,
         reads::of_several_tables,
-        reads::of_orms,
+        reads::of_python,
+        reads::of_other_orms,
         tpcc::order_status,
         writes::locks,
         writes::changes,
+        writes::removals,
         writes::inserts,
         writes::with_changes,
         tpcc::new_order,
+        tpcc::new_order_lines,
         tpcc::payment,
     ];
     parts.into_iter().flat_map(|part| part(sizes)).collect()

@@ -1,8 +1,8 @@
 //! Random statements of applications, with the row executor and without it. The tests know its
 //! switch, not its code: they see what a client sees.
 //!
-//! `APPLICATIONS_SEEDS=3-9 APPLICATIONS_STEPS=2000 cargo test -p strandline --test core applications`
-//! runs other seeds and more steps.
+//! `APPLICATIONS_SEEDS=3-9 APPLICATIONS_STEPS=2000 cargo test -p strandline --test core
+//! applications` runs other seeds and more steps.
 
 mod changes;
 mod draft;

@@ -5,11 +5,9 @@ use super::tables::Sizes;
 use crate::script::Draw;
 use crate::script::Draw::{After, Between, Ints, Text};
 
-/// Queries of one table.
-pub fn of_one_table(sizes: Sizes) -> Vec<Statement> {
+/// Queries by keys of one table.
+pub fn of_keys(sizes: Sizes) -> Vec<Statement> {
     let customer = || Between(0, sizes.customers);
-    let order = || Between(0, sizes.orders() - 200);
-    let item = || Between(0, sizes.items());
     let email = || {
         Text(
             "user@host".into(),
@@ -58,6 +56,14 @@ pub fn of_one_table(sizes: Sizes) -> Vec<Statement> {
             vec![customer(), email()],
             None,
         ),
+    ]
+}
+
+/// Ranges and aggregates of one table.
+pub fn of_ranges(sizes: Sizes) -> Vec<Statement> {
+    let customer = || Between(0, sizes.customers);
+    let order = || Between(0, sizes.orders() - 200);
+    vec![
         statement(
             "BETWEEN, ORDER BY, LIMIT",
             "SELECT id, total FROM orders WHERE id BETWEEN $1 AND $2 ORDER BY id LIMIT 3",
@@ -102,6 +108,14 @@ pub fn of_one_table(sizes: Sizes) -> Vec<Statement> {
             vec![customer()],
             None,
         ),
+    ]
+}
+
+/// Pages, patterns and documents.
+pub fn of_pages(sizes: Sizes) -> Vec<Statement> {
+    let customer = || Between(0, sizes.customers);
+    let order = || Between(0, sizes.orders() - 200);
+    vec![
         statement(
             "pagination by OFFSET",
             "SELECT id, sku, title, price FROM items ORDER BY sku LIMIT 20 OFFSET $1",
@@ -131,7 +145,7 @@ pub fn of_one_table(sizes: Sizes) -> Vec<Statement> {
         statement(
             "a field of json by key",
             "SELECT id, json_extract_path_text(details, 'color') FROM items WHERE id = $1",
-            vec![item()],
+            vec![Between(0, sizes.items())],
             1,
         )
         .sqlite("SELECT id, json_extract(details, '$.color') FROM items WHERE id = $1"),
@@ -259,18 +273,10 @@ fn subqueries(sizes: Sizes) -> Vec<Statement> {
     ]
 }
 
-/// Statements as Django, SQLAlchemy, Rails and Prisma write them.
-pub fn of_orms(sizes: Sizes) -> Vec<Statement> {
+/// Statements as Django and SQLAlchemy write them.
+pub fn of_python(sizes: Sizes) -> Vec<Statement> {
     let customer = || Between(0, sizes.customers);
     let order = || Between(0, sizes.orders());
-    let email = || {
-        Text(
-            "user@host".into(),
-            1_000_000,
-            1_000_000 + sizes.customers,
-            String::new(),
-        )
-    };
     vec![
         statement(
             "Django: get()",
@@ -313,6 +319,21 @@ pub fn of_orms(sizes: Sizes) -> Vec<Statement> {
             vec![Between(0, sizes.orders() - 2), After(1), After(1)],
             30,
         ),
+    ]
+}
+
+/// Statements as Rails and Prisma write them.
+pub fn of_other_orms(sizes: Sizes) -> Vec<Statement> {
+    let customer = || Between(0, sizes.customers);
+    let email = || {
+        Text(
+            "user@host".into(),
+            1_000_000,
+            1_000_000 + sizes.customers,
+            String::new(),
+        )
+    };
+    vec![
         statement(
             "Rails: last",
             r#"SELECT "orders".* FROM "orders" WHERE "orders"."customer_id" = $1

@@ -73,8 +73,8 @@ fn shop(sizes: Sizes) -> Vec<Table> {
         table(
             "customers",
             "id {key}, email text NOT NULL UNIQUE, name text NOT NULL, city text NOT NULL, \
-             balance numeric(12,2) NOT NULL, active boolean NOT NULL, created_at timestamp NOT NULL, \
-             note text",
+             balance numeric(12,2) NOT NULL, active boolean NOT NULL, \
+             created_at timestamp NOT NULL, note text",
             customers,
             "n, 'user@host' || (1000000 + n), 'Customer ' || (1000000 + n), 'city ' || (n % 100), \
              n % 1000, n % 7 <> 0, {moment}, CASE WHEN n % 3 = 0 THEN 'note ' || n END",
@@ -108,6 +108,12 @@ fn shop(sizes: Sizes) -> Vec<Table> {
              CAST('{\"color\": \"c' || (n % 10) || '\", \"size\": ' || (n % 7) || '}' AS {json})",
             &[],
         ),
+    ]
+}
+
+/// The shop's tables that statements add to and take from.
+fn changing() -> Vec<Table> {
+    vec![
         table(
             "jobs",
             "id {key}, state text NOT NULL, priority integer NOT NULL, payload text NOT NULL, \
@@ -157,10 +163,8 @@ fn shop(sizes: Sizes) -> Vec<Table> {
 }
 
 fn tpcc(sizes: Sizes) -> Vec<Table> {
-    let (customers, items) = (sizes.district_customers, sizes.items());
+    let customers = sizes.district_customers;
     let all = 10 * WAREHOUSES * customers;
-    // Warehouse and district of a row, so many of which each district has.
-    let place = |rows: i64| format!("n / {rows} % 10 + 1, n / {} + 1", 10 * rows);
     vec![
         table(
             "warehouse",
@@ -197,6 +201,19 @@ fn tpcc(sizes: Sizes) -> Vec<Table> {
             ),
             &["CREATE INDEX customer_name ON customer (c_w_id, c_d_id, c_last, c_first)"],
         ),
+    ]
+}
+
+/// A place of a row, the number of whose district follows from its number: so many rows of the
+/// district follow each other.
+fn place(rows: i64) -> String {
+    format!("n / {rows} % 10 + 1, n / {} + 1", 10 * rows)
+}
+
+fn tpcc_orders(sizes: Sizes) -> Vec<Table> {
+    let (customers, items) = (sizes.district_customers, sizes.items());
+    let all = 10 * WAREHOUSES * customers;
+    vec![
         table(
             "oorder",
             "o_id integer, o_d_id integer, o_w_id integer, o_c_id integer NOT NULL, \
@@ -233,6 +250,13 @@ fn tpcc(sizes: Sizes) -> Vec<Table> {
             ),
             &[],
         ),
+    ]
+}
+
+fn tpcc_stock(sizes: Sizes) -> Vec<Table> {
+    let (customers, items) = (sizes.district_customers, sizes.items());
+    let all = 10 * WAREHOUSES * customers;
+    vec![
         table(
             "item",
             "i_id integer PRIMARY KEY, i_name text NOT NULL, i_price numeric(6,2) NOT NULL, \
@@ -273,6 +297,17 @@ const REFERENCES: [(&str, &str, &str); 4] = [
     ("order_line", "ol_w_id, ol_d_id, ol_o_id", "oorder"),
 ];
 
+fn all(sizes: Sizes) -> impl Iterator<Item = Table> {
+    let parts = [
+        shop(sizes),
+        changing(),
+        tpcc(sizes),
+        tpcc_orders(sizes),
+        tpcc_stock(sizes),
+    ];
+    parts.into_iter().flatten()
+}
+
 /// The statements that make and fill the tables.
 pub fn script(dialect: Dialect, sizes: Sizes) -> Vec<String> {
     let mut script = Vec::new();
@@ -291,7 +326,7 @@ pub fn script(dialect: Dialect, sizes: Sizes) -> Vec<String> {
             "text",
         ),
     };
-    for table in shop(sizes).into_iter().chain(tpcc(sizes)) {
+    for table in all(sizes) {
         let name = table.name;
         let columns = table
             .columns

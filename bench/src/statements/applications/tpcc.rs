@@ -15,7 +15,6 @@ fn district() -> Draw {
 /// New-Order.
 pub fn new_order(sizes: Sizes) -> Vec<Statement> {
     let customer = || Between(1, sizes.district_customers + 1);
-    let item = || Between(1, sizes.items() + 1);
     vec![
         statement(
             "TPC-C New-Order: customer and warehouse",
@@ -57,6 +56,14 @@ pub fn new_order(sizes: Sizes) -> Vec<Statement> {
             vec![RunTimes(1, 1_000_000), district(), warehouse()],
             0,
         ),
+    ]
+}
+
+/// What New-Order does for each line.
+pub fn new_order_lines(sizes: Sizes) -> Vec<Statement> {
+    let customer = || Between(1, sizes.district_customers + 1);
+    let item = || Between(1, sizes.items() + 1);
+    vec![
         statement(
             "TPC-C New-Order: item",
             "SELECT i_price, i_name, i_data FROM item WHERE i_id = $1",

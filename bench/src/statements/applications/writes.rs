@@ -30,7 +30,7 @@ pub fn locks(sizes: Sizes) -> Vec<Statement> {
     ]
 }
 
-/// UPDATE and DELETE.
+/// UPDATE.
 pub fn changes(sizes: Sizes) -> Vec<Statement> {
     let (customers, items) = (sizes.customers, sizes.items());
     vec![
@@ -84,6 +84,12 @@ pub fn changes(sizes: Sizes) -> Vec<Statement> {
             ],
             0,
         ),
+    ]
+}
+
+/// DELETE, and a queue.
+pub fn removals(_: Sizes) -> Vec<Statement> {
+    vec![
         statement(
             "DELETE by key",
             "DELETE FROM carts WHERE id = $1",
@@ -183,7 +189,8 @@ pub fn inserts(sizes: Sizes) -> Vec<Statement> {
         statement(
             "upsert RETURNING",
             "INSERT INTO counters (name, day, n) VALUES ($1, 1, $2) \
-             ON CONFLICT (name, day) DO UPDATE SET n = greatest(counters.n, excluded.n) RETURNING n",
+             ON CONFLICT (name, day) DO UPDATE SET n = greatest(counters.n, excluded.n) \
+             RETURNING n",
             vec![page(), Between(1, 100)],
             1,
         )

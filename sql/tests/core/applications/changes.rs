@@ -1,5 +1,5 @@
-//! Random changes of rows, with and without RETURNING. The rows that they change, and the values that
-//! these get, do not depend on the order in which rows are found.
+//! Random changes of rows, with and without RETURNING. The rows that they change, and the values
+//! that these get, do not depend on the order in which rows are found.
 
 use super::draft::{Draft, Statement};
 use super::schema::{Column, Kind, Table};
