@@ -183,6 +183,6 @@ impl Lookup {
             now_us: 0,
             checks: None,
         };
-        execution.find(statement, &self.table, &self.search)
+        execution.find(statement, &self.table, &self.search, None)
     }
 }
