@@ -431,7 +431,7 @@ fn with_slots(
         let column = part.downcast_ref::<InputColumn>().map(InputColumn::index);
         Ok(match column {
             Some(at) if inputs[at].0.is_slot() => {
-                Transformed::yes(Arc::new(Slot(at)) as Arc<dyn PhysicalExpr>)
+                Transformed::yes(Arc::new(Slot(part)) as Arc<dyn PhysicalExpr>)
             }
             _ => Transformed::no(part),
         })

@@ -17,6 +17,7 @@ use datafusion::logical_expr::ColumnarValue;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::scalar::ScalarValue;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use strandline_base::{SqlType, Value};
 use strandline_column::types::{array_of, arrow_type, value_at};
@@ -209,9 +210,22 @@ impl ComputedValues {
     }
 }
 
-/// A column of the batch whose rows all have the same value, as that value.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Slot(pub usize);
+/// A column of the batch whose rows all have the same value, as that value. The column is a child:
+/// CASE evaluates its parts over batches of fewer columns and renumbers them.
+#[derive(Clone, Debug, Eq)]
+pub(super) struct Slot(pub Arc<dyn PhysicalExpr>);
+
+impl PartialEq for Slot {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.eq(&other.0)
+    }
+}
+
+impl Hash for Slot {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
 
 impl fmt::Display for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -221,7 +235,7 @@ impl fmt::Display for Slot {
 
 impl PhysicalExpr for Slot {
     fn data_type(&self, schema: &Schema) -> PlanResult<DataType> {
-        Ok(schema.field(self.0).data_type().clone())
+        self.0.data_type(schema)
     }
 
     fn nullable(&self, _schema: &Schema) -> PlanResult<bool> {
@@ -229,22 +243,31 @@ impl PhysicalExpr for Slot {
     }
 
     fn evaluate(&self, batch: &RecordBatch) -> PlanResult<ColumnarValue> {
-        ScalarValue::try_from_array(batch.column(self.0), 0).map(ColumnarValue::Scalar)
+        let column = self.0.evaluate(batch)?.into_array(batch.num_rows())?;
+        let value = match column.is_empty() {
+            // No row has it.
+            true => ScalarValue::try_from(column.data_type()),
+            false => ScalarValue::try_from_array(&column, 0),
+        };
+        value.map(ColumnarValue::Scalar)
     }
 
     fn return_field(&self, schema: &Schema) -> PlanResult<FieldRef> {
-        Ok(Arc::new(schema.field(self.0).clone()))
+        self.0.return_field(schema)
     }
 
     fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
-        Vec::new()
+        vec![&self.0]
     }
 
     fn with_new_children(
         self: Arc<Self>,
-        _children: Vec<Arc<dyn PhysicalExpr>>,
+        children: Vec<Arc<dyn PhysicalExpr>>,
     ) -> PlanResult<Arc<dyn PhysicalExpr>> {
-        Ok(self)
+        Ok(match children.into_iter().next() {
+            Some(column) => Arc::new(Self(column)),
+            None => self,
+        })
     }
 
     fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

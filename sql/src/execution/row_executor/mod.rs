@@ -51,7 +51,7 @@ mod value;
 
 pub(crate) use constant::argument;
 pub(crate) use execution::{Execution, Run};
-pub(crate) use planner::Planner;
 pub(crate) use lookup::{Comparison, Lookup, OrderBy, SlotRef, Wanted, is_comparable};
+pub(crate) use planner::Planner;
 pub(crate) use program::{Compiled, RowStatement};
 pub(crate) use scope::Compiler;
