@@ -64,13 +64,14 @@ fn merge(known: &mut Comparison, other: Comparison) -> bool {
     else {
         return false;
     };
-    let is_free =
-        !(lower.is_some() && other_lower.is_some()) && !(upper.is_some() && other_upper.is_some());
-    if is_free {
-        *lower = lower.or(other_lower);
-        *upper = upper.or(other_upper);
+    let has_both_lower = lower.is_some() && other_lower.is_some();
+    let has_both_upper = upper.is_some() && other_upper.is_some();
+    if has_both_lower || has_both_upper {
+        return false;
     }
-    is_free
+    *lower = lower.or(other_lower);
+    *upper = upper.or(other_upper);
+    true
 }
 
 /// The column that an expression is, with nothing but lossless casts around it.
