@@ -122,6 +122,23 @@ fn one<P: ArrowPrimitiveType>(v: P::Native, t: SqlType) -> ArrayRef {
     }
 }
 
+/// The first columns of rows that stand one after the other, of `width` cells each, as arrays of
+/// `types`. The cells are taken.
+pub(crate) fn arrays_of_rows(
+    cells: &mut [Value],
+    width: usize,
+    types: &[SqlType],
+) -> Result<Vec<ArrayRef>> {
+    let mut column = Vec::with_capacity(cells.len() / width.max(1));
+    let arrays = types.iter().enumerate().map(|(at, t)| {
+        column.clear();
+        let values = cells.iter_mut().skip(at).step_by(width);
+        column.extend(values.map(|value| std::mem::replace(value, Value::Null)));
+        array_of(*t, &column)
+    });
+    arrays.collect()
+}
+
 /// An array of one value.
 pub(crate) fn array_of_one(t: SqlType, value: &Value) -> Result<ArrayRef> {
     Ok(match (t, value) {

@@ -3,6 +3,7 @@
 use super::expressions::Slots;
 use super::program::Projection;
 use super::scope::{Compiler, Scope};
+use super::search::place;
 use crate::parse::names;
 use crate::planning::provider::table_schema::arrow_field;
 use crate::values::value_row::ValueColumns;
@@ -66,13 +67,7 @@ impl Compiler<'_> {
             Reads::Named => Vec::new(),
             Reads::Whole => (0..scope.table.columns.len()).collect(),
         };
-        let mut place = |position| {
-            let known = positions.iter().position(|known| *known == position);
-            known.unwrap_or_else(|| {
-                positions.push(position);
-                positions.len() - 1
-            })
-        };
+        let mut place = |position| place(&mut positions, position);
         let computed = self.compiled_items(scope, planned, &mut place)?;
         let id = |position: &usize| scope.table.columns[*position].id;
         Some(Projection {

@@ -7,11 +7,11 @@ use super::program::{Ends, Operation, Projection, Select};
 use super::search::Search;
 use crate::planning::locking::Lock;
 use crate::values::result::QueryResult;
+use crate::values::value::arrays_of_rows;
 use crate::values::value_row::{ValueColumns, ValueRow};
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use std::sync::Arc;
 use strandline_base::{Error, Result, Value};
-use strandline_column::types::array_of;
 use strandline_engine::catalog::TableDef;
 
 impl Execution<'_> {
@@ -116,14 +116,7 @@ impl Execution<'_> {
         let ValueColumns { types, schema } = wanted.result.as_ref();
         let width = search.reads.len();
         let count = rows.len() / width.max(1);
-        let mut cells = Vec::with_capacity(count);
-        let arrays = types.iter().enumerate().map(|(at, t)| {
-            cells.clear();
-            let column = rows.iter_mut().skip(at).step_by(width);
-            cells.extend(column.map(|value| std::mem::replace(value, Value::Null)));
-            array_of(*t, &cells)
-        });
-        let arrays = arrays.collect::<Result<_>>()?;
+        let arrays = arrays_of_rows(&mut rows, width, types)?;
         let options = RecordBatchOptions::new().with_row_count(Some(count));
         let rows = RecordBatch::try_new_with_options(schema.clone(), arrays, &options)
             .map_err(|error| Error::internal(format!("rows as a batch: {error}")))?;

@@ -289,14 +289,12 @@ fn index_path(
 }
 
 /// The place of a column among those read, one of which it becomes.
-pub(super) fn place(reads: &mut Vec<ColumnId>, column: ColumnId) -> usize {
-    reads
-        .iter()
-        .position(|id| *id == column)
-        .unwrap_or_else(|| {
-            reads.push(column);
-            reads.len() - 1
-        })
+pub(super) fn place<C: PartialEq>(reads: &mut Vec<C>, column: C) -> usize {
+    let known = reads.iter().position(|read| *read == column);
+    known.unwrap_or_else(|| {
+        reads.push(column);
+        reads.len() - 1
+    })
 }
 
 /// The path by a key whose columns all have values.

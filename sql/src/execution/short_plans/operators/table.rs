@@ -5,12 +5,12 @@ use crate::execution::short_plans::node::{Node, Operator};
 use crate::execution::short_plans::run::{
     Expression, Rows, Run, Stop, batch_of, constant, filtered,
 };
+use crate::values::value::arrays_of_rows;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::SchemaRef;
 use std::sync::Arc;
-use strandline_base::{ColumnId, SqlType, Value};
-use strandline_column::types::array_of;
+use strandline_base::{ColumnId, SqlType};
 use strandline_engine::ScanRequest;
 use strandline_engine::catalog::TableDef;
 
@@ -70,14 +70,7 @@ impl Operator for ByLookup {
         let rows = cells.len() / width.max(1);
         run.read(rows)?;
         let stored = &self.stored;
-        let mut columns = Vec::with_capacity(stored.types.len());
-        let mut column = Vec::with_capacity(rows);
-        for (at, sql_type) in stored.types.iter().enumerate() {
-            column.clear();
-            let values = cells.iter_mut().skip(at).step_by(width);
-            column.extend(values.map(|value| std::mem::replace(value, Value::Null)));
-            columns.push(array_of(*sql_type, &column)?);
-        }
+        let columns = arrays_of_rows(&mut cells, width, &stored.types)?;
         let batch = batch_of(&stored.read_schema, columns, rows)?;
         run.charge(&batch)?;
         stored.finished(batch)
@@ -116,12 +109,12 @@ impl Operator for SmallTable {
             ..ScanRequest::default()
         };
         let scan = run.statement.scan(&stored.table, request)?;
+        if scan.units() > 1 {
+            // Many rows were added since the plan was made.
+            return Err(Stop::Undecided);
+        }
         let (mut parts, mut rows) = (Vec::new(), 0);
         for unit in 0..scan.units() {
-            if unit > 0 || rows > Self::ROWS_MAX {
-                // Rows were added since the plan was made, or there were many.
-                return Err(Stop::Undecided);
-            }
             let mut reader = scan.open_unit(unit)?;
             while let Some(part) = reader.next_batch()? {
                 rows += part.num_rows();
