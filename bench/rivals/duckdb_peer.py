@@ -4,12 +4,11 @@ Reads one JSON request per line from standard input and answers each with one JS
 protocol is that of src/main.rs. Needs the wheel: pip install duckdb.
 """
 
-import json
 import os
-import sys
 import time
 
 import duckdb
+from serve import serve
 
 
 class Peer:
@@ -68,13 +67,7 @@ def main():
     operations = {
         name: getattr(peer, name) for name in ("version", "open", "close", "sql", "repeat", "size")
     }
-    for line in sys.stdin:
-        try:
-            request = json.loads(line)
-            answer = operations[request.pop("op")](**request)
-        except Exception as error:  # the benchmark reports it and goes on
-            answer = {"error": f"{type(error).__name__}: {error}"}
-        print(json.dumps(answer), flush=True)
+    serve(operations)
 
 
 if __name__ == "__main__":

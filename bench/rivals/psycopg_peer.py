@@ -8,12 +8,11 @@ server/tests/clients/install.sh installs.
 import datetime
 import decimal
 import gc
-import json
 import re
-import sys
 import time
 
 import psycopg
+from serve import serve
 
 YEAR = datetime.datetime(2026, 1, 1)
 
@@ -127,13 +126,7 @@ def main():
     peer = Peer()
     names = ("version", "connect", "run", "answers", "time")
     operations = {name: getattr(peer, name) for name in names}
-    for line in sys.stdin:
-        try:
-            request = json.loads(line)
-            answer = operations[request.pop("op")](**request)
-        except Exception as error:  # the benchmark reports it and goes on
-            answer = {"error": f"{type(error).__name__}: {error}"}
-        print(json.dumps(answer), flush=True)
+    serve(operations)
 
 
 if __name__ == "__main__":

@@ -7,34 +7,25 @@ use crate::script::Draw::{After, Between, Ints, Text};
 
 /// Queries by keys of one table.
 pub fn of_keys(sizes: Sizes) -> Vec<Statement> {
-    let customer = || Between(0, sizes.customers);
-    let email = || {
-        Text(
-            "user@host".into(),
-            1_000_000,
-            1_000_000 + sizes.customers,
-            String::new(),
-        )
-    };
     let part = |no: i64| Between(no * sizes.customers / 5, (no + 1) * sizes.customers / 5);
     vec![
         statement(
             "SELECT by key",
             "SELECT id, email, name, city, balance FROM customers WHERE id = $1",
-            vec![customer()],
+            vec![sizes.customer()],
             1,
         ),
         statement(
             "SELECT by key with functions",
             "SELECT id, upper(name), coalesce(note, 'none'), round(balance * 1.2, 2) \
              FROM customers WHERE id = $1",
-            vec![customer()],
+            vec![sizes.customer()],
             1,
         ),
         statement(
             "SELECT by a unique text",
             "SELECT id, name, created_at FROM customers WHERE email = $1",
-            vec![email()],
+            vec![sizes.email()],
             1,
         ),
         statement(
@@ -53,7 +44,7 @@ pub fn of_keys(sizes: Sizes) -> Vec<Statement> {
         statement(
             "SELECT by key or unique text",
             "SELECT id, name FROM customers WHERE id = $1 OR email = $2",
-            vec![customer(), email()],
+            vec![sizes.customer(), sizes.email()],
             None,
         ),
     ]
@@ -61,7 +52,6 @@ pub fn of_keys(sizes: Sizes) -> Vec<Statement> {
 
 /// Ranges and aggregates of one table.
 pub fn of_ranges(sizes: Sizes) -> Vec<Statement> {
-    let customer = || Between(0, sizes.customers);
     let order = || Between(0, sizes.orders() - 200);
     vec![
         statement(
@@ -80,13 +70,13 @@ pub fn of_ranges(sizes: Sizes) -> Vec<Statement> {
             "latest orders of a customer",
             "SELECT id, status, total FROM orders WHERE customer_id = $1 \
              ORDER BY placed_at DESC LIMIT 3",
-            vec![customer()],
+            vec![sizes.customer()],
             3,
         ),
         statement(
             "COUNT of a customer's orders",
             "SELECT count(*) FROM orders WHERE customer_id = $1",
-            vec![customer()],
+            vec![sizes.customer()],
             1,
         ),
         statement(
@@ -99,13 +89,13 @@ pub fn of_ranges(sizes: Sizes) -> Vec<Statement> {
             "GROUP BY of a customer's orders",
             "SELECT status, count(*), sum(total) FROM orders WHERE customer_id = $1 \
              GROUP BY status ORDER BY status",
-            vec![customer()],
+            vec![sizes.customer()],
             None,
         ),
         statement(
             "DISTINCT of a customer's orders",
             "SELECT DISTINCT status FROM orders WHERE customer_id = $1 ORDER BY status",
-            vec![customer()],
+            vec![sizes.customer()],
             None,
         ),
     ]
@@ -113,7 +103,6 @@ pub fn of_ranges(sizes: Sizes) -> Vec<Statement> {
 
 /// Pages, patterns and documents.
 pub fn of_pages(sizes: Sizes) -> Vec<Statement> {
-    let customer = || Between(0, sizes.customers);
     let order = || Between(0, sizes.orders() - 200);
     vec![
         statement(
@@ -125,7 +114,7 @@ pub fn of_pages(sizes: Sizes) -> Vec<Statement> {
         statement(
             "pagination by key",
             "SELECT id, total FROM orders WHERE customer_id = $1 AND id > $2 ORDER BY id LIMIT 2",
-            vec![customer(), After(0)],
+            vec![sizes.customer(), After(0)],
             2,
         ),
         statement(
@@ -164,14 +153,12 @@ fn sku_prefix(sizes: Sizes) -> Draw {
 
 /// Joins, subqueries and set operations.
 pub fn of_several_tables(sizes: Sizes) -> Vec<Statement> {
-    let customer = || Between(0, sizes.customers);
-    let order = || Between(0, sizes.orders());
     let mut statements = vec![
         statement(
             "join of two tables by key",
             "SELECT o.id, o.total, c.name FROM orders o \
              JOIN customers c ON c.id = o.customer_id WHERE o.id = $1",
-            vec![order()],
+            vec![sizes.order()],
             1,
         ),
         statement(
@@ -179,7 +166,7 @@ pub fn of_several_tables(sizes: Sizes) -> Vec<Statement> {
             "SELECT l.line, i.title, l.quantity * l.price AS amount, o.status FROM orders o \
              JOIN lines l ON l.order_id = o.id JOIN items i ON i.id = l.item_id \
              WHERE o.id = $1 ORDER BY l.line",
-            vec![order()],
+            vec![sizes.order()],
             10,
         ),
         statement(
@@ -187,28 +174,28 @@ pub fn of_several_tables(sizes: Sizes) -> Vec<Statement> {
             "SELECT o.id, c.name, l.line, i.title, l.quantity FROM orders o, customers c, lines l, \
              items i WHERE o.id = $1 AND c.id = o.customer_id AND l.order_id = o.id \
              AND i.id = l.item_id AND l.line = 3",
-            vec![order()],
+            vec![sizes.order()],
             1,
         ),
         statement(
             "LEFT JOIN with a condition",
             "SELECT c.id, c.name, o.id AS order_id FROM customers c \
              LEFT JOIN orders o ON o.customer_id = c.id AND o.status = 'new' WHERE c.id = $1",
-            vec![customer()],
+            vec![sizes.customer()],
             None,
         ),
         statement(
             "join with GROUP BY",
             "SELECT c.id, c.name, count(o.id), sum(o.total) FROM customers c \
              JOIN orders o ON o.customer_id = c.id WHERE c.id = $1 GROUP BY c.id, c.name",
-            vec![customer()],
+            vec![sizes.customer()],
             1,
         ),
         statement(
             "UNION ALL of two keys",
             "SELECT id, name FROM customers WHERE id = $1 \
              UNION ALL SELECT id, title FROM items WHERE id = $2",
-            vec![customer(), Between(0, sizes.items())],
+            vec![sizes.customer(), Between(0, sizes.items())],
             2,
         ),
     ];
@@ -217,48 +204,46 @@ pub fn of_several_tables(sizes: Sizes) -> Vec<Statement> {
 }
 
 fn subqueries(sizes: Sizes) -> Vec<Statement> {
-    let customer = || Between(0, sizes.customers);
-    let order = || Between(0, sizes.orders());
     vec![
         statement(
             "EXISTS by index",
             "SELECT c.id, c.name FROM customers c WHERE c.id = $1 \
              AND EXISTS (SELECT 1 FROM orders o WHERE o.customer_id = c.id)",
-            vec![customer()],
+            vec![sizes.customer()],
             1,
         ),
         statement(
             "NOT EXISTS by index",
             "SELECT c.id, c.name FROM customers c WHERE c.id = $1 AND NOT EXISTS \
              (SELECT 1 FROM orders o WHERE o.customer_id = c.id AND o.status = 'returned')",
-            vec![customer()],
+            vec![sizes.customer()],
             1,
         ),
         statement(
             "EXISTS as the answer",
             "SELECT EXISTS (SELECT 1 FROM orders WHERE customer_id = $1 AND status = 'new')",
-            vec![customer()],
+            vec![sizes.customer()],
             1,
         ),
         statement(
             "IN (SELECT …)",
             "SELECT id, title FROM items WHERE id IN \
              (SELECT item_id FROM lines WHERE order_id = $1) ORDER BY id",
-            vec![order()],
+            vec![sizes.order()],
             10,
         ),
         statement(
             "scalar subquery",
             "SELECT id, name, (SELECT max(total) FROM orders WHERE customer_id = $1) AS most \
              FROM customers WHERE id = $1",
-            vec![customer()],
+            vec![sizes.customer()],
             1,
         ),
         statement(
             "correlated subquery",
             "SELECT o.id, (SELECT count(*) FROM lines l WHERE l.order_id = o.id) AS lines \
              FROM orders o WHERE o.customer_id = $1 ORDER BY o.id",
-            vec![customer()],
+            vec![sizes.customer()],
             None,
         ),
         statement(
@@ -267,7 +252,7 @@ fn subqueries(sizes: Sizes) -> Vec<Statement> {
              ORDER BY id DESC LIMIT 2) \
              SELECT latest.id, latest.total, l.item_id FROM latest \
              JOIN lines l ON l.order_id = latest.id WHERE l.line = 1 ORDER BY latest.id",
-            vec![customer()],
+            vec![sizes.customer()],
             None,
         ),
     ]
@@ -275,8 +260,6 @@ fn subqueries(sizes: Sizes) -> Vec<Statement> {
 
 /// Statements as Django and SQLAlchemy write them.
 pub fn of_python(sizes: Sizes) -> Vec<Statement> {
-    let customer = || Between(0, sizes.customers);
-    let order = || Between(0, sizes.orders());
     vec![
         statement(
             "Django: get()",
@@ -284,7 +267,7 @@ pub fn of_python(sizes: Sizes) -> Vec<Statement> {
             "customers"."city", "customers"."balance", "customers"."active",
             "customers"."created_at", "customers"."note" FROM "customers"
             WHERE "customers"."id" = $1 LIMIT 21"#,
-            vec![customer()],
+            vec![sizes.customer()],
             1,
         ),
         statement(
@@ -293,13 +276,13 @@ pub fn of_python(sizes: Sizes) -> Vec<Statement> {
             "orders"."placed_at", "customers"."id", "customers"."email", "customers"."name"
             FROM "orders" INNER JOIN "customers" ON ("orders"."customer_id" = "customers"."id")
             WHERE "orders"."id" = $1 LIMIT 21"#,
-            vec![order()],
+            vec![sizes.order()],
             1,
         ),
         statement(
             "Django: exists()",
             r#"SELECT 1 AS "a" FROM "orders" WHERE "orders"."customer_id" = $1 LIMIT 1"#,
-            vec![customer()],
+            vec![sizes.customer()],
             1,
         ),
         statement(
@@ -308,7 +291,7 @@ pub fn of_python(sizes: Sizes) -> Vec<Statement> {
              orders.status AS orders_status, orders.total AS orders_total, \
              orders.placed_at AS orders_placed_at FROM orders \
              WHERE orders.customer_id = $1 ORDER BY orders.id",
-            vec![customer()],
+            vec![sizes.customer()],
             None,
         ),
         statement(
@@ -324,27 +307,18 @@ pub fn of_python(sizes: Sizes) -> Vec<Statement> {
 
 /// Statements as Rails and Prisma write them.
 pub fn of_other_orms(sizes: Sizes) -> Vec<Statement> {
-    let customer = || Between(0, sizes.customers);
-    let email = || {
-        Text(
-            "user@host".into(),
-            1_000_000,
-            1_000_000 + sizes.customers,
-            String::new(),
-        )
-    };
     vec![
         statement(
             "Rails: last",
             r#"SELECT "orders".* FROM "orders" WHERE "orders"."customer_id" = $1
             ORDER BY "orders"."id" DESC LIMIT $2"#,
-            vec![customer(), Between(1, 2)],
+            vec![sizes.customer(), Between(1, 2)],
             1,
         ),
         statement(
             "Rails: exists?",
             r#"SELECT 1 AS one FROM "customers" WHERE "customers"."email" = $1 LIMIT $2"#,
-            vec![email(), Between(1, 2)],
+            vec![sizes.email(), Between(1, 2)],
             1,
         ),
         statement(
@@ -352,7 +326,7 @@ pub fn of_other_orms(sizes: Sizes) -> Vec<Statement> {
             r#"SELECT "public"."customers"."id", "public"."customers"."email",
             "public"."customers"."name" FROM "public"."customers"
             WHERE ("public"."customers"."id" = $1 AND 1=1) LIMIT $2 OFFSET $3"#,
-            vec![customer(), Between(1, 2), Between(0, 1)],
+            vec![sizes.customer(), Between(1, 2), Between(0, 1)],
             1,
         )
         .not_sqlite(),

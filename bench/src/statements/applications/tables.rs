@@ -1,6 +1,7 @@
 //! The tables: a shop's and TPC-C's. Their rows are the same on every engine.
 
 use super::case::Dialect;
+use crate::script::Draw;
 
 /// How many rows the tables have.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +33,27 @@ impl Sizes {
     /// Items of the shop, and of TPC-C.
     pub fn items(self) -> i64 {
         self.customers / 2
+    }
+
+    /// The key of a customer of the shop.
+    pub fn customer(self) -> Draw {
+        Draw::Between(0, self.customers)
+    }
+
+    /// The address of a customer of the shop.
+    pub fn email(self) -> Draw {
+        let numbers = (1_000_000, 1_000_000 + self.customers);
+        Draw::Text("user@host".into(), numbers.0, numbers.1, String::new())
+    }
+
+    /// The key of an order of the shop.
+    pub fn order(self) -> Draw {
+        Draw::Between(0, self.orders())
+    }
+
+    /// The number of a customer in a district of TPC-C.
+    pub fn district_customer(self) -> Draw {
+        Draw::Between(1, self.district_customers + 1)
     }
 }
 

@@ -14,13 +14,12 @@ fn district() -> Draw {
 
 /// New-Order.
 pub fn new_order(sizes: Sizes) -> Vec<Statement> {
-    let customer = || Between(1, sizes.district_customers + 1);
     vec![
         statement(
             "TPC-C New-Order: customer and warehouse",
             "SELECT c_discount, c_last, c_credit, w_tax FROM customer, warehouse \
              WHERE w_id = $1 AND c_w_id = w_id AND c_d_id = $2 AND c_id = $3",
-            vec![warehouse(), district(), customer()],
+            vec![warehouse(), district(), sizes.district_customer()],
             1,
         ),
         statement(
@@ -44,7 +43,7 @@ pub fn new_order(sizes: Sizes) -> Vec<Statement> {
                 RunTimes(1, 1_000_000),
                 district(),
                 warehouse(),
-                customer(),
+                sizes.district_customer(),
                 Moment(0, 1_000_000),
                 Between(5, 16),
             ],
@@ -61,7 +60,6 @@ pub fn new_order(sizes: Sizes) -> Vec<Statement> {
 
 /// What New-Order does for each line.
 pub fn new_order_lines(sizes: Sizes) -> Vec<Statement> {
-    let customer = || Between(1, sizes.district_customers + 1);
     let item = || Between(1, sizes.items() + 1);
     vec![
         statement(
@@ -97,7 +95,7 @@ pub fn new_order_lines(sizes: Sizes) -> Vec<Statement> {
              ol_supply_w_id, ol_quantity, ol_amount, ol_dist_info) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'dist')",
             vec![
-                customer(),
+                sizes.district_customer(),
                 district(),
                 warehouse(),
                 RunTimes(1, 100),
@@ -113,7 +111,6 @@ pub fn new_order_lines(sizes: Sizes) -> Vec<Statement> {
 
 /// Payment.
 pub fn payment(sizes: Sizes) -> Vec<Statement> {
-    let customer = || Between(1, sizes.district_customers + 1);
     let last = || {
         Text(
             "name ".into(),
@@ -159,7 +156,7 @@ pub fn payment(sizes: Sizes) -> Vec<Statement> {
                 Cents(100, 5_000),
                 warehouse(),
                 district(),
-                customer(),
+                sizes.district_customer(),
             ],
             0,
         ),
@@ -181,27 +178,26 @@ pub fn payment(sizes: Sizes) -> Vec<Statement> {
 
 /// Order-Status.
 pub fn order_status(sizes: Sizes) -> Vec<Statement> {
-    let customer = || Between(1, sizes.district_customers + 1);
     vec![
         statement(
             "TPC-C Order-Status: customer",
             "SELECT c_first, c_middle, c_last, c_balance FROM customer \
              WHERE c_w_id = $1 AND c_d_id = $2 AND c_id = $3",
-            vec![warehouse(), district(), customer()],
+            vec![warehouse(), district(), sizes.district_customer()],
             1,
         ),
         statement(
             "TPC-C Order-Status: latest order",
             "SELECT o_id, o_entry_d, o_carrier_id FROM oorder \
              WHERE o_w_id = $1 AND o_d_id = $2 AND o_c_id = $3 ORDER BY o_id DESC LIMIT 1",
-            vec![warehouse(), district(), customer()],
+            vec![warehouse(), district(), sizes.district_customer()],
             1,
         ),
         statement(
             "TPC-C Order-Status: lines",
             "SELECT ol_i_id, ol_supply_w_id, ol_quantity, ol_amount, ol_delivery_d FROM order_line \
              WHERE ol_w_id = $1 AND ol_d_id = $2 AND ol_o_id = $3",
-            vec![warehouse(), district(), customer()],
+            vec![warehouse(), district(), sizes.district_customer()],
             None,
         ),
     ]

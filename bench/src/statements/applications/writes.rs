@@ -15,7 +15,7 @@ pub fn locks(sizes: Sizes) -> Vec<Statement> {
         statement(
             "FOR UPDATE by key",
             "SELECT id, balance FROM customers WHERE id = $1 FOR UPDATE",
-            vec![Between(0, sizes.customers)],
+            vec![sizes.customer()],
             1,
         )
         .not_sqlite(),
@@ -56,14 +56,14 @@ pub fn changes(sizes: Sizes) -> Vec<Statement> {
         statement(
             "UPDATE of an order's lines",
             "UPDATE lines SET quantity = quantity + 1 WHERE order_id = $1 AND quantity < 1000000",
-            vec![Between(0, sizes.orders())],
+            vec![sizes.order()],
             0,
         ),
         statement(
             "UPDATE … FROM",
             "UPDATE orders SET status = CASE WHEN c.active THEN 'paid' ELSE 'held' END \
              FROM customers c WHERE c.id = orders.customer_id AND orders.id = $1",
-            vec![Between(0, sizes.orders())],
+            vec![sizes.order()],
             0,
         ),
         statement(
@@ -80,7 +80,7 @@ pub fn changes(sizes: Sizes) -> Vec<Statement> {
                 Word("sent".into()),
                 Cents(1, 100_000),
                 Moment(0, 1_000_000),
-                Between(0, sizes.orders()),
+                sizes.order(),
             ],
             0,
         ),
@@ -166,7 +166,7 @@ pub fn inserts(sizes: Sizes) -> Vec<Statement> {
             order,
             vec![
                 RunTimes(2, NEW_ORDERS),
-                Between(0, sizes.customers),
+                sizes.customer(),
                 Word("new".into()),
                 Cents(1, 100_000),
                 Moment(0, 1_000_000),
@@ -215,12 +215,7 @@ pub fn with_changes(sizes: Sizes) -> Vec<Statement> {
             "WITH c AS (SELECT id FROM customers WHERE email = $1) \
              UPDATE customers SET active = true FROM c WHERE customers.id = c.id \
              RETURNING customers.id",
-            vec![Text(
-                "user@host".into(),
-                1_000_000,
-                1_000_000 + sizes.customers,
-                String::new(),
-            )],
+            vec![sizes.email()],
             1,
         ),
         statement(
@@ -237,11 +232,7 @@ pub fn with_changes(sizes: Sizes) -> Vec<Statement> {
              VALUES ($1, $2, 'new', 12.5, CURRENT_TIMESTAMP) RETURNING id) \
              INSERT INTO events (id, customer_id, kind, payload, at) \
              SELECT id, $3, 'order', 'new', CURRENT_TIMESTAMP FROM o",
-            vec![
-                RunTimes(2, NEW_ORDERS + 1),
-                Between(0, sizes.customers),
-                After(0),
-            ],
+            vec![RunTimes(2, NEW_ORDERS + 1), sizes.customer(), After(0)],
             0,
         )
         .not_sqlite(),
