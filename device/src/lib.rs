@@ -59,6 +59,9 @@ pub const ROLE_FILE: &str = "tier";
 /// [`ROLE_FILE`] while it is written.
 pub const ROLE_FILE_STAGED: &str = "tier.tmp";
 
+/// The files that each directory of a database has of its own.
+pub const OWN_FILES: [&str; 3] = [LOCK_FILE, ROLE_FILE, ROLE_FILE_STAGED];
+
 /// A flat set of files: one directory, or two ([`TieredDevice`]). Names are plain file names
 /// without separators.
 pub trait Device: Send + Sync + Debug + 'static {

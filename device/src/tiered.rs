@@ -4,8 +4,8 @@
 //!
 //! Invariants:
 //! 1. A name is on one tier. `on_capacity` has the names of the capacity tier; every other name is
-//!    the fast tier's. [`LOCK_FILE`], [`ROLE_FILE`] and [`ROLE_FILE_STAGED`] are exceptions: each
-//!    directory has its own, and this device reads and writes neither.
+//!    the fast tier's. [`OWN_FILES`] are exceptions: each directory has its own, and this device
+//!    reads and writes none of them.
 //! 2. [`Device::sync_directory`] syncs every directory whose names have changed since the begin of
 //!    its last successful sync. The first call syncs both: a killed process may have left names
 //!    that are not durable.
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use strandline_base::sync::{AtomicU64, Mutex, Ordering};
 use strandline_base::{Error, Result};
 
-use crate::{Device, File, LOCK_FILE, ROLE_FILE, ROLE_FILE_STAGED};
+use crate::{Device, File, OWN_FILES};
 
 /// One of the two directories of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,9 +138,9 @@ impl TieredDevice {
 
 /// The files of one tier, without those that each directory has of its own.
 fn names(device: &dyn Device) -> Result<BTreeSet<String>> {
-    let own = [LOCK_FILE, ROLE_FILE, ROLE_FILE_STAGED];
     let names = device.list()?.into_iter();
-    Ok(names.filter(|name| !own.contains(&name.as_str())).collect())
+    let is_shared = |name: &String| !OWN_FILES.contains(&name.as_str());
+    Ok(names.filter(is_shared).collect())
 }
 
 impl Device for TieredDevice {

@@ -16,7 +16,7 @@
 
 use strandline_base::bytes::{ByteReader, PutBytes};
 use strandline_base::{Error, Result, SqlState, checksum};
-use strandline_device::{Device, LOCK_FILE, ROLE_FILE, ROLE_FILE_STAGED, Tier};
+use strandline_device::{Device, OWN_FILES, ROLE_FILE, ROLE_FILE_STAGED, Tier};
 
 use crate::manifest::Manifest;
 use crate::version::refuse_unknown;
@@ -126,9 +126,8 @@ fn holds(device: &dyn Device, file: &str) -> Result<bool> {
 
 /// The first file of a directory that is no part of taking it into use.
 fn first_file(device: &dyn Device) -> Result<Option<String>> {
-    let expected = [LOCK_FILE, ROLE_FILE, ROLE_FILE_STAGED];
     let mut names = device.list()?.into_iter();
-    Ok(names.find(|name| !expected.contains(&name.as_str())))
+    Ok(names.find(|name| !OWN_FILES.contains(&name.as_str())))
 }
 
 fn refused(message: String, hint: &str) -> Error {

@@ -2,8 +2,6 @@
 //! share \[OnPair §3\].
 //!
 //! The table is trained on a sample of the chunk with the crate `onpair`; a token has 1 to 16
-//! bytes. A block holds the lengths of its strings and one stream of codes for all of them:
-//! The table is trained on a sample of the chunk with the crate `onpair`; a token has 1 to 16
 //! bytes. A block has the lengths of its strings and one stream of codes for all of them. Strings
 //! are not addressable within a block, so they need no offsets. Decoding copies 16 bytes per code
 //! for any token and then advances by the token's length, with bounds checks and without unsafe
