@@ -256,7 +256,7 @@ impl Reader {
         let scan = self.source.open().map_err(raise)?;
         let taken = self.round.taken.clone();
         let candidates = match &self.source.access {
-            Some(_) => in_place(|| self.round.decide(&self.source))?,
+            Some(_) => self.round.decide(&self.source)?,
             None => None,
         };
         let Some(candidates) = candidates else {

@@ -2,6 +2,7 @@
 
 use crate::planning::provider::access::{Access, Candidates};
 use crate::planning::provider::filter::ScanFilters;
+use crate::runtime::blocking::in_place;
 use datafusion::arrow::datatypes::Schema;
 use datafusion::error::DataFusionError;
 use std::fmt;
@@ -40,6 +41,8 @@ impl Source {
     }
 
     /// The rows to fetch by the present dynamic filters; None: the table is scanned.
+    /// Only lists that filters have learned are looked up here, which may wait; a list that the
+    /// plan has found costs nothing, so that a scan does not leave its query thread for it.
     pub fn candidates(&self) -> Result<Option<Arc<Candidates>>, DataFusionError> {
         let Some(access) = &self.access else {
             return Ok(None);
@@ -50,7 +53,7 @@ impl Source {
         }
         match learned.is_empty() {
             true => Ok(access.planned().cloned()),
-            false => access.narrowed(&learned).map_err(raise),
+            false => in_place(|| access.narrowed(&learned)).map_err(raise),
         }
     }
 
