@@ -12,6 +12,7 @@ use crate::planning::context::StatementContext;
 use crate::statements::explain_options::{Format, Options};
 use crate::statements::plan_cache;
 use crate::statements::roles;
+use crate::statements::with_changes::{self, Part};
 use crate::statements::work::Work;
 use crate::values::summary::Summary;
 use crate::values::summary::text_result;
@@ -52,7 +53,18 @@ pub async fn execute(
         return Err(Error::internal("EXPLAIN got another statement"));
     };
     let wanted = Options::of(statement)?;
-    let logical = plan(context, explained).await?;
+    let rest = match with_changes::parted(explained) {
+        None => None,
+        Some(query) if wanted.analyze => Some(with_changes::run(context, query).await?),
+        Some(query) => Some(with_changes::plan(context, query).await?),
+    };
+    let (parts, changed) = match &rest {
+        Some(rest) => (shown_parts(context, &rest.parts, &wanted).await?, rest.changed.clone()),
+        None => (String::new(), Arc::default()),
+    };
+    let rest = rest.map(|rest| rest.statement());
+    let explained = rest.as_ref().unwrap_or(explained);
+    let logical = plan(context, explained, &changed).await?;
     context.fit(&logical)?;
     let short = match row_plan {
         RowPlan::Planned => plan_cache::of_query(context, &logical),
@@ -74,11 +86,7 @@ pub async fn execute(
             None => shown,
         }
     } else {
-        let shown = DisplayableExecutionPlan::new(physical.as_ref());
-        let plan = match wanted.format {
-            Format::Indent => shown.indent(wanted.verbose).to_string(),
-            Format::Tree => shown.tree_render().to_string(),
-        };
+        let plan = shown_plan(physical.as_ref(), &wanted);
         let row_plan = match (row_plan, &short) {
             (RowPlan::Compiled(line), _) => line + "\n",
             (_, Some(short)) => lines(&short.explain()),
@@ -86,16 +94,50 @@ pub async fn execute(
         };
         row_plan + &plan
     };
+    let text = parts + &text;
     let rows: Vec<_> = text.lines().map(|line| vec![line.to_string()]).collect();
     Ok(text_result("EXPLAIN", &[COLUMN], rows))
 }
 
-async fn plan(context: &StatementContext, statement: &Parsed) -> Result<LogicalPlan> {
+/// The plans of the changes in WITH, each below a line with its name.
+async fn shown_parts(
+    context: &StatementContext,
+    parts: &[Part],
+    wanted: &Options,
+) -> Result<String> {
+    let mut shown = String::new();
+    for Part { name, plan, ran } in parts {
+        let text = match ran {
+            Some(ran) => with_metrics(ran.as_ref(), wanted.verbose),
+            None => {
+                let physical = context.physical(plan.clone(), false).await?;
+                shown_plan(physical.as_ref(), wanted)
+            }
+        };
+        shown.push_str(&format!("CTE {name}\n"));
+        text.lines().for_each(|line| shown.push_str(&format!("  {line}\n")));
+    }
+    Ok(shown)
+}
+
+fn shown_plan(plan: &dyn ExecutionPlan, wanted: &Options) -> String {
+    let shown = DisplayableExecutionPlan::new(plan);
+    match wanted.format {
+        Format::Indent => shown.indent(wanted.verbose).to_string(),
+        Format::Tree => shown.tree_render().to_string(),
+    }
+}
+
+async fn plan(
+    context: &StatementContext,
+    statement: &Parsed,
+    changed: &Arc<dml::ChangedRows>,
+) -> Result<LogicalPlan> {
     match Work::of(statement)? {
         Work::Query(query) => context.plan_query(query).await,
         Work::Dml(parsed) => {
             context.writes_without_reading(roles::check::dml(context, parsed)?);
-            dml::explain(context, parsed).await
+            Ok(dml::plan(context, parsed, changed).await?.plan)
         }
         other => Err(Error::unsupported(format!(
             "EXPLAIN of {} is not supported",
@@ -133,17 +175,18 @@ async fn analyze_plan(
     }
     drop(stream);
     let elapsed_us = db.elapsed_us().saturating_sub(begin);
-    let shown = if verbose {
-        DisplayableExecutionPlan::with_full_metrics(plan.as_ref())
-            .indent(true)
-            .to_string()
-    } else {
-        DisplayableExecutionPlan::with_metrics(plan.as_ref())
-            .indent(false)
-            .to_string()
-    };
+    let shown = with_metrics(plan.as_ref(), verbose);
     let milliseconds = elapsed_us as f64 / 1_000.0;
     Ok(format!(
         "{shown}Rows: {rows}\nExecution Time: {milliseconds:.3} ms"
     ))
+}
+
+/// A plan that has run, with its metrics.
+fn with_metrics(plan: &dyn ExecutionPlan, verbose: bool) -> String {
+    let shown = match verbose {
+        true => DisplayableExecutionPlan::with_full_metrics(plan),
+        false => DisplayableExecutionPlan::with_metrics(plan),
+    };
+    shown.indent(verbose).to_string()
 }

@@ -351,7 +351,7 @@ async fn plan(
     match DataStatement::of(statement) {
         Some(DataStatement::Query(query)) => Ok((context.plan_query(query).await?, None)),
         _ => {
-            let planned = dml::plan(context, statement).await?;
+            let planned = dml::plan(context, statement, &Arc::default()).await?;
             Ok((planned.plan, Some(planned.form)))
         }
     }
