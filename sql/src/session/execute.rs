@@ -373,7 +373,7 @@ fn read_only(work: &Work<'_>) -> Error {
     )
 }
 
-fn dml_summary(outcome: dml::DmlOutcome) -> Summary {
+pub(super) fn dml_summary(outcome: dml::DmlOutcome) -> Summary {
     let tag = match outcome.tag {
         "INSERT" => format!("INSERT 0 {}", outcome.rows),
         other => format!("{other} {}", outcome.rows),

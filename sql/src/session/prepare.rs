@@ -110,14 +110,15 @@ impl Session {
         Box::pin(self.run_unfailed(&bound, &[])).await
     }
 
-    /// Whether the statement's plan is kept. It is for DML without changes in WITH, and for a
-    /// read-only query unless the query may read at an older moment.
+    /// Whether the statement's plan is kept. It is for what changes rows, and for a read-only query
+    /// unless the query may read at an older moment.
     fn may_keep_plan(&self, prepared: &PreparedStatement) -> bool {
         match DataStatement::of(&prepared.statement) {
+            Some(DataStatement::Query(query)) if with_changes::has_parts(query) => true,
             Some(DataStatement::Query(query)) => {
                 self.settings.max_staleness.is_none() && prepared.only_reads(query)
             }
-            Some(DataStatement::Dml(statement)) => with_changes::parted(statement).is_none(),
+            Some(DataStatement::Dml(_)) => true,
             None => false,
         }
     }

@@ -4,15 +4,16 @@
 //!
 //! If the row executor runs the statement, the first line describes its plan, and the lines below
 //! it the operators of a short plan. The plan below these is used when the row executor gives up.
-//! ANALYZE runs the short plan as well, and shows the rows of its operators.
+//! ANALYZE of a query runs the short plan as well, and shows the rows of its operators. The plans of
+//! changes in WITH are shown by their names; only ANALYZE runs them.
 
-use crate::execution::dml;
+use crate::execution::dml::{self, ChangedRows, DmlForm};
 use crate::execution::short_plans::{Inputs, ShortPlan};
 use crate::planning::context::StatementContext;
 use crate::statements::explain_options::{Format, Options};
 use crate::statements::plan_cache;
 use crate::statements::roles;
-use crate::statements::with_changes::{self, Part};
+use crate::statements::with_changes::{self, Part, Rest};
 use crate::statements::work::Work;
 use crate::values::summary::Summary;
 use crate::values::summary::text_result;
@@ -58,17 +59,24 @@ pub async fn execute(
         Some(query) if wanted.analyze => Some(with_changes::run(context, query).await?),
         Some(query) => Some(with_changes::plan(context, query).await?),
     };
-    let (parts, changed) = match &rest {
-        Some(rest) => (shown_parts(context, &rest.parts, &wanted).await?, rest.changed.clone()),
-        None => (String::new(), Arc::default()),
+    let statement = rest.as_ref().map(Rest::statement);
+    let explained = statement.as_ref().unwrap_or(explained);
+    let (parts, changed) = match rest {
+        Some(rest) => (rest.parts, rest.changed),
+        None => (Vec::new(), Arc::default()),
     };
-    let rest = rest.map(|rest| rest.statement());
-    let explained = rest.as_ref().unwrap_or(explained);
-    let logical = plan(context, explained, &changed).await?;
+    let shown_parts = shown_parts(context, &parts, &wanted).await?;
+    let (logical, form) = plan(context, explained, &changed).await?;
     context.fit(&logical)?;
+    let only_reads = form.is_none() && parts.is_empty();
     let short = match row_plan {
-        RowPlan::Planned => plan_cache::of_query(context, &logical),
-        RowPlan::Off | RowPlan::Compiled(_) => None,
+        // ANALYZE would change the rows a second time.
+        RowPlan::Planned if only_reads || !wanted.analyze => {
+            let parts = parts.into_iter().map(|part| (part.name, part.plan));
+            let parts: Vec<_> = parts.collect();
+            plan_cache::of_statement(context, &parts, (&logical, form))
+        }
+        _ => None,
     };
     let physical = context
         .state
@@ -80,7 +88,7 @@ pub async fn execute(
             Some(short) => analyze_short(context, short)?,
             None => String::new(),
         };
-        let shown = short + &analyze_plan(context, physical, wanted.verbose).await?;
+        let shown = short + &shown_parts + &analyze_plan(context, physical, wanted.verbose).await?;
         match note {
             Some(note) => format!("{shown}\n{note}"),
             None => shown,
@@ -92,9 +100,8 @@ pub async fn execute(
             (_, Some(short)) => lines(&short.explain()),
             (RowPlan::Off | RowPlan::Planned, None) => String::new(),
         };
-        row_plan + &plan
+        row_plan + &shown_parts + &plan
     };
-    let text = parts + &text;
     let rows: Vec<_> = text.lines().map(|line| vec![line.to_string()]).collect();
     Ok(text_result("EXPLAIN", &[COLUMN], rows))
 }
@@ -131,13 +138,14 @@ fn shown_plan(plan: &dyn ExecutionPlan, wanted: &Options) -> String {
 async fn plan(
     context: &StatementContext,
     statement: &Parsed,
-    changed: &Arc<dml::ChangedRows>,
-) -> Result<LogicalPlan> {
+    changed: &Arc<ChangedRows>,
+) -> Result<(LogicalPlan, Option<DmlForm>)> {
     match Work::of(statement)? {
-        Work::Query(query) => context.plan_query(query).await,
+        Work::Query(query) => Ok((context.plan_query(query).await?, None)),
         Work::Dml(parsed) => {
             context.writes_without_reading(roles::check::dml(context, parsed)?);
-            Ok(dml::plan(context, parsed, changed).await?.plan)
+            let planned = dml::plan(context, parsed, changed).await?;
+            Ok((planned.plan, Some(planned.form)))
         }
         other => Err(Error::unsupported(format!(
             "EXPLAIN of {} is not supported",

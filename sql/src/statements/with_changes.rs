@@ -17,11 +17,11 @@
 use crate::execution::dml::{self, ChangedRows, DmlPlan};
 use crate::parse::names;
 use crate::planning::context::StatementContext;
+use crate::planning::provider::returned_rows::ReturnedRows;
 use crate::statements::roles;
 use crate::values::result::Gathered;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::datasource::MemTable;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::sql::sqlparser::ast::{self, SetExpr, Visit, Visitor};
@@ -239,9 +239,10 @@ impl Settling<'_> {
         self.table(schema, rows)
     }
 
-    /// A query of rows.
+    /// A query of the rows of the last part.
     fn table(&self, schema: SchemaRef, rows: Vec<RecordBatch>) -> Result<ast::Query> {
-        let table = MemTable::try_new(schema, vec![rows]).map_err(convert)?;
+        let part = self.parts.len() - 1;
+        let table = ReturnedRows::new(part, schema, rows).map_err(convert)?;
         let relation = self.access.context().keep(Arc::new(table));
         Ok(dml::select_from(&relation, vec![all_columns()]))
     }

@@ -47,6 +47,7 @@ mod sequence;
 mod set_list;
 pub(crate) mod sink;
 mod source;
+mod steps;
 mod target;
 mod update;
 mod upsert;
@@ -75,6 +76,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use strandline_base::{Error, Result};
 use strandline_semantics::error::convert;
+pub(crate) use steps::{Change, Widen};
 pub(crate) use target::from_as;
 
 /// The result of a DML statement.

@@ -32,4 +32,4 @@ mod run;
 mod slots;
 
 pub(crate) use compiler::{Surroundings, compile};
-pub(crate) use plan::{Inputs, ShortPlan};
+pub(crate) use plan::{Answer, Inputs, ShortPlan};

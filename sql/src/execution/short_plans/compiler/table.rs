@@ -3,9 +3,12 @@
 use super::comparisons::Comparisons;
 use super::demand::{Demand, First};
 use super::{Compiler, texts};
-use crate::execution::row_executor::{Comparison, Lookup, OrderBy, Wanted, is_comparable};
+use crate::execution::row_executor::{
+    Comparison, Lookup, OrderBy, ROW_ID, Wanted, is_comparable,
+};
 use crate::execution::short_plans::node::Node;
-use crate::execution::short_plans::operators::{ByLookup, SmallTable, Stored};
+use crate::execution::short_plans::operators::{ByLookup, Returned, SmallTable, Stored};
+use crate::planning::provider::returned_rows::ReturnedRows;
 use crate::planning::provider::table::Table;
 use crate::planning::provider::table_schema::fields;
 use datafusion::arrow::datatypes::Schema;
@@ -16,6 +19,9 @@ use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableScan};
 use std::sync::Arc;
 use strandline_base::{ColumnId, SqlType};
 use strandline_engine::catalog::TableDef;
+
+/// About how many rows an earlier part returns.
+const RETURNED_ROWS: usize = 10;
 
 /// A read of a table.
 struct Reading<'a> {
@@ -35,6 +41,11 @@ impl Compiler<'_> {
         demand: &Demand,
         above: Vec<Expr>,
     ) -> Option<Node> {
+        if let Some(returned) = returned(scan) {
+            let node = self.node(returned, RETURNED_ROWS);
+            let conditions: Vec<Expr> = above.into_iter().chain(scan.filters.clone()).collect();
+            return self.filtered(node, &scan.projected_schema, &conditions);
+        }
         let reading = Reading::of(scan)?;
         let mut conditions = above;
         for part in scan.filters.iter().flat_map(split_conjunction) {
@@ -124,35 +135,46 @@ impl Compiler<'_> {
 
     /// What is read of the table, and what is tested, for the columns that the scan gives.
     fn stored(&mut self, reading: &Reading<'_>, conditions: &[Expr]) -> Option<Stored> {
-        let mut positions = reading.projection.clone();
+        let columns = &reading.table.columns;
+        let given = reading.projection.iter().copied();
+        let mut positions: Vec<usize> = given.filter(|at| *at < columns.len()).collect();
         for column in conditions.iter().flat_map(Expr::column_refs) {
-            let columns = &reading.table.columns;
             let at = columns.iter().position(|c| c.name == column.name)?;
             if !positions.contains(&at) {
                 positions.push(at);
             }
         }
-        let all = fields(&reading.table);
-        let fields = positions.iter().map(|at| all.get(*at).cloned());
+        let has_row_id = reading.projection.contains(&columns.len());
+        if has_row_id {
+            positions.insert(0, columns.len());
+        }
+        let all = reading.scan.source.schema();
+        let fields = positions.iter().map(|at| all.fields().get(*at).cloned());
         let schema = Arc::new(Schema::new(fields.collect::<Option<Vec<_>>>()?));
         let name = reading.scan.table_name.clone();
         let named = DFSchema::try_from_qualified_schema(name, &schema).ok()?;
-        let columns = positions.iter().map(|at| reading.table.columns.get(*at));
-        let columns = columns.collect::<Option<Vec<_>>>()?;
+        let read = positions.iter().map(|at| match columns.get(*at) {
+            Some(column) => (column.id, column.sql_type),
+            None => (ROW_ID, SqlType::BigInt),
+        });
+        let (read, types) = read.unzip();
+        let place = |wanted: &usize| positions.iter().position(|at| at == wanted);
+        let given = reading.projection.iter().map(place);
         Some(Stored {
             table: reading.table.clone(),
-            read: columns.iter().map(|column| column.id).collect(),
-            types: columns.iter().map(|column| column.sql_type).collect(),
+            read,
+            types,
+            has_row_id,
             read_schema: schema,
             conditions: self.expressions(conditions, &named)?,
             text: texts(conditions, ", "),
-            wanted: reading.projection.len(),
+            given: given.collect::<Option<_>>()?,
         })
     }
 }
 
 impl<'a> Reading<'a> {
-    /// None: not a table as of the statement's snapshot, or more than its columns.
+    /// None: not a table as of the statement's snapshot.
     fn of(scan: &'a TableScan) -> Option<Self> {
         let provider = source_as_provider(&scan.source).ok()?;
         let table = provider.downcast_ref::<Table>()?;
@@ -161,8 +183,8 @@ impl<'a> Reading<'a> {
             Some(projection) => projection.clone(),
             None => (0..scan.source.schema().fields().len()).collect(),
         };
-        let is_stored = |at: &usize| *at < table.columns.len();
-        if !projection.iter().all(is_stored) {
+        // The row's id comes behind the columns.
+        if projection.iter().any(|at| *at > table.columns.len()) {
             return None;
         }
         let schema = Schema::new(fields(&table));
@@ -200,6 +222,17 @@ impl<'a> Reading<'a> {
         });
         Some((order.collect::<Option<_>>()?, Some(first.enough)))
     }
+}
+
+/// The rows of an earlier part of the statement.
+fn returned(scan: &TableScan) -> Option<Returned> {
+    let provider = source_as_provider(&scan.source).ok()?;
+    let part = provider.downcast_ref::<ReturnedRows>()?.part();
+    let columns = match &scan.projection {
+        Some(projection) => projection.clone(),
+        None => (0..scan.source.schema().fields().len()).collect(),
+    };
+    Some(Returned { part, columns })
 }
 
 fn is_equality(condition: &Expr) -> bool {

@@ -1,12 +1,14 @@
 //! The operators of short plans.
 
 mod aggregate;
+mod change;
 mod join;
 mod rows;
 mod shape;
 mod table;
 
 pub(super) use aggregate::{Aggregate, Call};
+pub(super) use change::{Change, Returned, Widen};
 pub(super) use join::{Join, JoinKind, Key};
 pub(super) use rows::{Nothing, Values};
 pub(super) use shape::{Filter, Limit, Project, Sort, Union};
