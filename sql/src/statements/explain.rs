@@ -122,7 +122,8 @@ async fn shown_parts(
             }
         };
         shown.push_str(&format!("CTE {name}\n"));
-        text.lines().for_each(|line| shown.push_str(&format!("  {line}\n")));
+        text.lines()
+            .for_each(|line| shown.push_str(&format!("  {line}\n")));
     }
     Ok(shown)
 }

@@ -74,9 +74,9 @@ pub(crate) use pipeline::{DmlForm, DmlPlan};
 pub(crate) use row_set::ChangedRows;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+pub(crate) use steps::{Change, Widen};
 use strandline_base::{Error, Result};
 use strandline_semantics::error::convert;
-pub(crate) use steps::{Change, Widen};
 pub(crate) use target::from_as;
 
 /// The result of a DML statement.

@@ -3,8 +3,8 @@
 
 use super::arbiter::Arbiter;
 use super::row_set::ChangedRows;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, OnceLock};
 use strandline_engine::catalog::TableDef;
 
 /// The action on a row.

@@ -180,7 +180,9 @@ fn compile_parts(
         let open = with_moments(plan.clone(), parameters.len(), &mut moments).ok()?;
         context.optimize(open).ok()
     };
-    let parts = parts.iter().map(|(name, part)| Some((name.clone(), optimized(part)?)));
+    let parts = parts
+        .iter()
+        .map(|(name, part)| Some((name.clone(), optimized(part)?)));
     let parts = parts.collect::<Option<Vec<_>>>()?;
     let plan = optimized(analyzed)?;
     let around = Surroundings {

@@ -1,7 +1,7 @@
 //! Nodes of DML plans.
 
-use super::demand::Demand;
 use super::Compiler;
+use super::demand::Demand;
 use crate::execution::dml;
 use crate::execution::short_plans::node::Node;
 use crate::execution::short_plans::operators::{Change, Widen};

@@ -3,9 +3,7 @@
 use super::comparisons::Comparisons;
 use super::demand::{Demand, First};
 use super::{Compiler, texts};
-use crate::execution::row_executor::{
-    Comparison, Lookup, OrderBy, ROW_ID, Wanted, is_comparable,
-};
+use crate::execution::row_executor::{Comparison, Lookup, OrderBy, ROW_ID, Wanted, is_comparable};
 use crate::execution::short_plans::node::Node;
 use crate::execution::short_plans::operators::{ByLookup, Returned, SmallTable, Stored};
 use crate::planning::provider::returned_rows::ReturnedRows;
