@@ -45,7 +45,7 @@ const SHORT: &[&str] = &[
     "UPDATE customer SET active = true FROM (SELECT customer FROM orders WHERE id = $1) AS o \
      WHERE o.customer = customer.id",
     "UPDATE line SET amount = amount + (SELECT max(id) FROM orders WHERE id = $1) WHERE orders = $1",
-    "UPDATE orders SET total = (SELECT sum(amount) FROM line WHERE line.orders = orders.id) \
+    "UPDATE orders AS o SET total = (SELECT sum(amount) FROM line WHERE line.orders = o.id) \
      WHERE id = $1 RETURNING total",
     "DELETE FROM line USING orders AS o WHERE o.id = line.orders AND o.id = $1 AND line.no < 3 \
      RETURNING line.*, o.customer",
@@ -272,7 +272,7 @@ fn rights_and_modes_hold_for_changes_by_short_plans() {
     run(
         &mut c,
         &[
-            "RESET ROLE",
+            "SET ROLE NONE",
             "GRANT UPDATE ON orders TO clerk",
             "SET ROLE clerk",
         ],
@@ -283,7 +283,7 @@ fn rights_and_modes_hold_for_changes_by_short_plans() {
     run(
         &mut c,
         &[
-            "RESET ROLE",
+            "SET ROLE NONE",
             "REVOKE SELECT ON customer FROM clerk",
             "SET ROLE clerk",
         ],

@@ -6,6 +6,7 @@ use super::node::DmlNode;
 use super::operation::{Action, Operation};
 use super::row_set::ChangedRows;
 use super::widen::{SortKey, WidenNode, Widening};
+use crate::planning::owner::Owner;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::logical_expr::{Extension, LogicalPlan};
@@ -64,7 +65,7 @@ impl Change {
     }
 }
 
-/// A node that appends columns.
+/// A node that appends columns, of no statement.
 #[derive(Clone)]
 pub(crate) struct Widen {
     widening: Arc<dyn Widening>,
@@ -78,7 +79,7 @@ impl Widen {
         let (widening, input, schema) = node.parts();
         Some((
             Self {
-                widening: widening.clone(),
+                widening: widening.of(Owner::NONE),
                 schema: schema.clone(),
             },
             input,
