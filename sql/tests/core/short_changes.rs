@@ -183,6 +183,64 @@ fn a_stopped_change_is_undone_and_made_by_the_full_path() {
     assert_eq!(counter(&database, "short_plans_stopped"), stopped + 2);
 }
 
+/// What a run has changed before it meets too many rows is changed once.
+#[test]
+fn a_change_before_many_rows_is_made_once() {
+    let (database, mut c) = shop();
+    let sql = "WITH a AS (UPDATE stock SET n = n + 1 WHERE item = 5 RETURNING n) \
+               SELECT n, (SELECT count(*) FROM line WHERE orders <= $1) FROM a";
+    let counted = prepared(&mut c, sql);
+    for n in 11..15 {
+        assert_eq!(ran(&mut c, &counted, 2), format!("SELECT 1 Some([\"{n}|6\"])"));
+    }
+    let stopped = counter(&database, "short_plans_stopped");
+    assert_eq!(ran(&mut c, &counted, 500), "SELECT 1 Some([\"15|1500\"])");
+    run(&mut c, &["BEGIN", "UPDATE stock SET n = 100 WHERE item = 5"]);
+    assert_eq!(ran(&mut c, &counted, 500), "SELECT 1 Some([\"101|1500\"])");
+    run(&mut c, &["COMMIT"]);
+    assert_eq!(ran(&mut c, &counted, 2), "SELECT 1 Some([\"102|6\"])");
+    assert_eq!(counter(&database, "short_plans_stopped"), stopped + 2);
+}
+
+/// Actions of foreign keys keep CHECK constraints, which a short plan does not evaluate.
+#[test]
+fn changes_with_actions_of_foreign_keys_are_planned() {
+    let database = database();
+    let mut c = database.connect();
+    run(
+        &mut c,
+        &[
+            "CREATE TABLE parent (id int PRIMARY KEY, n int)",
+            "CREATE TABLE child (id int PRIMARY KEY, p int DEFAULT 3 REFERENCES parent \
+             ON UPDATE CASCADE ON DELETE SET DEFAULT CHECK (p < 100))",
+            "INSERT INTO parent SELECT n, n FROM generate_series(1, 20) AS s(n)",
+            "INSERT INTO child SELECT n, n FROM generate_series(1, 20) AS s(n)",
+        ],
+    );
+    let moved = "UPDATE parent SET id = parent.id + c.id * 10 FROM child AS c \
+                 WHERE c.p = parent.id AND c.id = $1";
+    let moved = prepared(&mut c, moved);
+    let gone = "DELETE FROM parent USING child AS c WHERE c.p = parent.id AND c.id = $1";
+    let gone = prepared(&mut c, gone);
+    let other = "UPDATE parent SET n = 0 FROM child AS c WHERE c.p = parent.id AND c.id = $1";
+    let other = prepared(&mut c, other);
+    let short = counter(&database, "short_plans_run");
+    for value in [4, 5, 6, 7] {
+        assert_eq!(ran(&mut c, &moved, value), "UPDATE 1 None");
+    }
+    for value in [8, 9, 10, 11] {
+        assert_eq!(ran(&mut c, &gone, value), "DELETE 1 None");
+    }
+    assert!(ran(&mut c, &moved, 19).starts_with("23514"));
+    assert_eq!(counter(&database, "short_plans_run"), short);
+    for value in [12, 13, 14, 15] {
+        assert_eq!(ran(&mut c, &other, value), "UPDATE 1 None");
+    }
+    assert_eq!(counter(&database, "short_plans_run"), short + 2);
+    let p = "SELECT string_agg(p::text, ' ' ORDER BY id) FROM child WHERE id BETWEEN 4 AND 12";
+    assert_eq!(rows(&mut c, p), ["44 55 66 77 3 3 3 3 12"]);
+}
+
 /// Under read committed a change that meets a newer row starts over, with its whole statement.
 #[test]
 fn a_change_that_waited_runs_again_with_the_newest_rows() {
