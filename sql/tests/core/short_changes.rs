@@ -191,11 +191,17 @@ fn a_change_before_many_rows_is_made_once() {
                SELECT n, (SELECT count(*) FROM line WHERE orders <= $1) FROM a";
     let counted = prepared(&mut c, sql);
     for n in 11..15 {
-        assert_eq!(ran(&mut c, &counted, 2), format!("SELECT 1 Some([\"{n}|6\"])"));
+        assert_eq!(
+            ran(&mut c, &counted, 2),
+            format!("SELECT 1 Some([\"{n}|6\"])")
+        );
     }
     let stopped = counter(&database, "short_plans_stopped");
     assert_eq!(ran(&mut c, &counted, 500), "SELECT 1 Some([\"15|1500\"])");
-    run(&mut c, &["BEGIN", "UPDATE stock SET n = 100 WHERE item = 5"]);
+    run(
+        &mut c,
+        &["BEGIN", "UPDATE stock SET n = 100 WHERE item = 5"],
+    );
     assert_eq!(ran(&mut c, &counted, 500), "SELECT 1 Some([\"101|1500\"])");
     run(&mut c, &["COMMIT"]);
     assert_eq!(ran(&mut c, &counted, 2), "SELECT 1 Some([\"102|6\"])");
@@ -275,6 +281,36 @@ fn a_change_that_waited_runs_again_with_the_newest_rows() {
     );
     let counted = "SELECT count(*), count(DISTINCT orders), min(orders), max(orders) FROM log";
     assert_eq!(rows(&mut c, counted), ["100|100|11|110"]);
+}
+
+/// As above, with a statement that is in the middle of waiting when the other transaction commits.
+#[test]
+fn a_change_that_met_a_commit_is_not_planned_again() {
+    let (database, mut a) = shop();
+    let mut b = database.connect();
+    let change = "UPDATE stock SET n = stock.n + c.id FROM customer AS c \
+                  WHERE stock.item = $1 AND c.id = 100 RETURNING n";
+    let change = prepared(&mut b, change);
+    for _ in 0..3 {
+        ran(&mut b, &change, 9);
+    }
+    let stopped = counter(&database, "short_plans_stopped");
+    for round in 1..20 {
+        run(&mut a, &["BEGIN", "UPDATE stock SET n = 0 WHERE item = 9"]);
+        let prepared = change.clone();
+        let waiting = std::thread::spawn(move || {
+            let returned = ran(&mut b, &prepared, 9);
+            (b, returned)
+        });
+        let begun = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE \
+                     'UPDATE stock SET n = stock%'";
+        while rows(&mut a, begun) != ["1"] {}
+        run(&mut a, &["COMMIT"]);
+        let returned;
+        (b, returned) = waiting.join().expect("no panic");
+        assert_eq!(returned, "UPDATE 1 Some([\"100\"])", "{round}");
+    }
+    assert_eq!(counter(&database, "short_plans_stopped"), stopped);
 }
 
 #[test]
