@@ -4,8 +4,8 @@
 //! A [`ShortPlan`] is compiled once from the optimized logical plan of a statement that is kept
 //! ([`compiler`]), in which parameters are [`slots`]. It is a small tree of [`operators`], each of
 //! which gives all its rows as one batch, and runs on the session's thread without a plan of
-//! DataFusion. Tables are read by keys and indexes ([`Lookup`]), or as a whole if they are small. A
-//! join runs its inner side once per outer row, with the row's keys in slots. Expressions are
+//! DataFusion. Tables are read by keys and indexes ([`Lookup`]), or as a whole if they are small; the
+//! one table of a change is scanned if it is not large. A join runs its inner side once per outer row, with the row's keys in slots. Expressions are
 //! DataFusion's, compiled, so that they have one implementation.
 //!
 //! Invariants:

@@ -14,7 +14,11 @@ impl Compiler<'_> {
             if self.acts_on_others(&change) {
                 return None;
             }
-            let input = self.plan(input, &Demand::default(), Vec::new())?;
+            let demand = Demand {
+                of_changed: true,
+                ..Demand::default()
+            };
+            let input = self.plan(input, &demand, Vec::new())?;
             let estimate = input.estimate;
             return Some(self.node(Change { change, input }, estimate));
         }

@@ -261,6 +261,7 @@ impl Compiler<'_> {
                 None => demand.equal.clone(),
             },
             first: first.map(|(enough, order)| First { order, enough }),
+            of_changed: false,
         };
         let input = self.plan(&sort.input, &demand, Vec::new())?;
         let schema = sort.input.schema();
@@ -295,6 +296,7 @@ impl Compiler<'_> {
                 order: Vec::new(),
                 enough,
             }),
+            of_changed: false,
         };
         let input = self.plan(&limit.input, &demand, Vec::new())?;
         let none = DFSchema::empty();

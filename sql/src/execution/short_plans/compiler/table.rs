@@ -3,9 +3,13 @@
 use super::comparisons::Comparisons;
 use super::demand::{Demand, First};
 use super::{Compiler, texts};
-use crate::execution::row_executor::{Comparison, Lookup, OrderBy, ROW_ID, Wanted, is_comparable};
+use crate::execution::row_executor::{
+    Comparison, Lookup, OrderBy, ROW_ID, SlotRef, Wanted, is_comparable,
+};
 use crate::execution::short_plans::node::Node;
-use crate::execution::short_plans::operators::{ByLookup, Returned, SmallTable, Stored};
+use crate::execution::short_plans::operators::{
+    Bound, ByLookup, Returned, Scan, SmallTable, Stored,
+};
 use crate::planning::provider::returned_rows::ReturnedRows;
 use crate::planning::provider::table::Table;
 use crate::planning::provider::table_schema::fields;
@@ -16,10 +20,14 @@ use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableScan};
 use std::sync::Arc;
 use strandline_base::{ColumnId, SqlType};
+use strandline_engine::CompareOp;
 use strandline_engine::catalog::TableDef;
 
 /// About how many rows an earlier part returns.
 const RETURNED_ROWS: usize = 10;
+
+/// About how many rows pass the conditions of a scan.
+const SCANNED_ROWS: usize = 10;
 
 /// A read of a table.
 struct Reading<'a> {
@@ -53,9 +61,12 @@ impl Compiler<'_> {
         }
         // Of the comparisons of one column the narrowest is the access path's.
         conditions.sort_by_key(|condition| !is_equality(condition));
-        match self.by_lookup(&reading, demand, &conditions) {
-            Some(found) => Some(found),
-            None => self.small_table(&reading, &conditions),
+        if let Some(found) = self.by_lookup(&reading, demand, &conditions) {
+            return Some(found);
+        }
+        match self.small_table(&reading, &conditions) {
+            None if demand.of_changed => self.scanned(&reading, &conditions),
+            small => small,
         }
     }
 
@@ -129,6 +140,31 @@ impl Compiler<'_> {
         }
         let stored = self.stored(reading, conditions)?;
         Some(self.node(SmallTable { stored }, rows.max(1)))
+    }
+
+    /// A scan, if a column is compared for equality: few rows are expected to pass.
+    fn scanned(&mut self, reading: &Reading<'_>, conditions: &[Expr]) -> Option<Node> {
+        if self.db.statistics(&reading.table).rows > Scan::ROWS_MAX {
+            return None;
+        }
+        let mut comparisons = Comparisons::default();
+        for condition in conditions {
+            if let Some(compared) = self.comparison(condition, &reading.schema)
+                && let Some(column) = reading.column(&compared.column.name)
+            {
+                comparisons.add(column, compared.comparison, compared.computed);
+            }
+        }
+        let is_equal = |(_, c): &(ColumnId, Comparison)| matches!(c, Comparison::Equal(_));
+        if !comparisons.found.iter().any(is_equal) {
+            return None;
+        }
+        let operator = Scan {
+            bounds: bounds(&reading.table, &comparisons.found),
+            computed: comparisons.computed,
+            stored: self.stored(reading, conditions)?,
+        };
+        Some(self.node(operator, SCANNED_ROWS))
     }
 
     /// What is read of the table, and what is tested, for the columns that the scan gives.
@@ -219,6 +255,52 @@ impl<'a> Reading<'a> {
             })
         });
         Some((order.collect::<Option<_>>()?, Some(first.enough)))
+    }
+}
+
+/// What blocks must have, of those comparisons whose values are exactly values of their columns.
+fn bounds(table: &TableDef, comparisons: &[(ColumnId, Comparison)]) -> Vec<Bound> {
+    let mut found = Vec::new();
+    for (column, comparison) in comparisons {
+        let t = table.column_by_id(*column).map(|column| column.sql_type);
+        let mut add = |op, slot: SlotRef| {
+            if let Some(t) = t.and_then(|t| bound_type(t, slot.sql_type)) {
+                found.push(Bound {
+                    column: *column,
+                    op,
+                    slot: slot.at,
+                    sql_type: t,
+                });
+            }
+        };
+        match comparison {
+            Comparison::Equal(slot) => add(CompareOp::Eq, *slot),
+            Comparison::In(_) => {}
+            Comparison::Within { lower, upper } => {
+                let strict = |inclusive, op, or_equal| if inclusive { or_equal } else { op };
+                if let Some((slot, inclusive)) = lower {
+                    add(strict(*inclusive, CompareOp::Gt, CompareOp::Ge), *slot);
+                }
+                if let Some((slot, inclusive)) = upper {
+                    add(strict(*inclusive, CompareOp::Lt, CompareOp::Le), *slot);
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The type in which a value of type `value` is exactly the bound of a column of type `t`.
+fn bound_type(t: SqlType, value: SqlType) -> Option<SqlType> {
+    let is_integer = |t| matches!(t, SqlType::SmallInt | SqlType::Integer | SqlType::BigInt);
+    let is_text = |t| matches!(t, SqlType::Text | SqlType::Varchar(_));
+    match t {
+        t if is_integer(t) && is_integer(value) => Some(t),
+        t if is_text(t) && is_text(value) => Some(SqlType::Text),
+        SqlType::Date | SqlType::Timestamp | SqlType::TimestampTz | SqlType::Uuid if t == value => {
+            Some(t)
+        }
+        _ => None,
     }
 }
 

@@ -32,7 +32,26 @@ pub(in crate::execution::short_plans) struct Stored {
 }
 
 impl Stored {
-    fn finished(&self, batch: RecordBatch) -> Rows {
+    /// A scan of all that is read.
+    pub(super) fn request(&self) -> ScanRequest {
+        ScanRequest {
+            columns: self.read[usize::from(self.has_row_id)..].to_vec(),
+            with_row_id: self.has_row_id,
+            ..ScanRequest::default()
+        }
+    }
+
+    /// What a scan has given, with the columns in their order.
+    pub(super) fn scanned(&self, batch: &RecordBatch) -> Rows {
+        let mut columns = batch.columns().to_vec();
+        if self.has_row_id {
+            // A scan gives it last.
+            columns.rotate_right(1);
+        }
+        batch_of(&self.read_schema, columns, batch.num_rows())
+    }
+
+    pub(super) fn finished(&self, batch: RecordBatch) -> Rows {
         let batch = filtered(&self.conditions, batch)?;
         let is_all = self.given.len() == batch.num_columns();
         if is_all && self.given.is_sorted() {
@@ -41,7 +60,7 @@ impl Stored {
         Ok(batch.project(&self.given)?)
     }
 
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         match self.text.is_empty() {
             true => String::new(),
             false => format!(", conditions=[{}]", self.text),
@@ -112,12 +131,7 @@ impl Operator for SmallTable {
             // A scan that notes its conditions conflicts with fewer changes.
             return Err(Stop::Undecided);
         }
-        let request = ScanRequest {
-            columns: stored.read[usize::from(stored.has_row_id)..].to_vec(),
-            with_row_id: stored.has_row_id,
-            ..ScanRequest::default()
-        };
-        let scan = run.statement.scan(&stored.table, request)?;
+        let scan = run.statement.scan(&stored.table, stored.request())?;
         if scan.units() > 1 {
             // Many rows were added since the plan was made.
             return Err(Stop::Undecided);
@@ -130,11 +144,7 @@ impl Operator for SmallTable {
                 if rows > Self::ROWS_MAX {
                     return Err(Stop::Undecided);
                 }
-                let mut columns = part.columns().to_vec();
-                if stored.has_row_id {
-                    columns.rotate_right(1);
-                }
-                parts.push(batch_of(&stored.read_schema, columns, part.num_rows())?);
+                parts.push(stored.scanned(&part)?);
             }
         }
         run.read(rows)?;
