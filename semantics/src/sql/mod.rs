@@ -80,11 +80,10 @@ impl VisitorMut for Normalizer {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         check(order_by::columns_by_position(query))?;
-        if let Some(name) = writes(&query.body) {
-            return ControlFlow::Break(
-                Error::unsupported(format!("{name} inside of a query is not supported"))
-                    .with_hint("Run it as a statement of its own, in one transaction."),
-            );
+        if writes(&query.body) {
+            return ControlFlow::Break(Error::unsupported(
+                "WITH clause containing a data-modifying statement must be at the top level",
+            ));
         }
         if query.locks.is_empty() {
             return ControlFlow::Continue(());
@@ -156,15 +155,15 @@ impl VisitorMut for Normalizer {
     }
 }
 
-/// The kind of a query's body that writes, as in WITH x AS (DELETE …).
-fn writes(body: &ast::SetExpr) -> Option<&'static str> {
-    match body {
-        ast::SetExpr::Insert(_) => Some("INSERT"),
-        ast::SetExpr::Update(_) => Some("UPDATE"),
-        ast::SetExpr::Delete(_) => Some("DELETE"),
-        ast::SetExpr::Merge(_) => Some("MERGE"),
-        _ => None,
-    }
+/// Whether a query's body writes, as in WITH x AS (DELETE …).
+fn writes(body: &ast::SetExpr) -> bool {
+    matches!(
+        body,
+        ast::SetExpr::Insert(_)
+            | ast::SetExpr::Update(_)
+            | ast::SetExpr::Delete(_)
+            | ast::SetExpr::Merge(_)
+    )
 }
 
 /// ORDER BY positions, LIMIT, OFFSET and FETCH as plain numbers.

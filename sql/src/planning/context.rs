@@ -14,9 +14,11 @@ use crate::parse::names;
 use crate::parse::params;
 use crate::planning::catalog::StatementCatalog;
 use crate::planning::parallelism;
+use crate::planning::references::TableNames;
 use crate::planning::template::{StatementState, Template};
 use crate::runtime::copy_client::CopyClients;
 use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::TableProvider;
 use datafusion::common::DFSchema;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::{MemoryLimit, MemoryPool};
@@ -240,6 +242,11 @@ impl StatementContext {
     pub async fn plan_query(&self, query: &ast::Query) -> Result<LogicalPlan> {
         let values = (!self.open_parameters).then_some(self.parameters.as_slice());
         self.names.plan(&self.state, query, values).await
+    }
+
+    /// Keeps `table` while the context lives; returns a name by which queries read it.
+    pub fn keep(&self, table: Arc<dyn TableProvider>) -> ast::ObjectName {
+        self.names.keep(table)
     }
 
     /// As [`StatementContext::plan_query`], for a query of the system's own without parameters: it

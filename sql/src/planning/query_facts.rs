@@ -8,7 +8,7 @@ use crate::parse::locking_clauses::read;
 use crate::parse::names::{self, TABLE_OID};
 use crate::planning::references::merged::merges;
 use datafusion::sql::sqlparser::ast::{
-    Expr, ObjectName, Query, Select, Value, ValueWithSpan, Visitor,
+    Expr, ObjectName, Query, Select, SetExpr, Value, ValueWithSpan, Visitor,
 };
 use std::ops::ControlFlow;
 use strandline_semantics::sql::walk::walk;
@@ -18,6 +18,8 @@ use strandline_semantics::sql::walk::walk;
 pub struct QueryFacts {
     /// the first locking clause
     pub locking_clause: Option<&'static str>,
+    /// it has INSERT, UPDATE, DELETE or MERGE
+    pub changes_rows: bool,
     /// the system's functions that it calls
     pub used: Used,
     /// it has `$1`, `$2`, …
@@ -38,9 +40,9 @@ impl QueryFacts {
         facts
     }
 
-    /// Whether the query locks no rows and calls no function that writes.
+    /// Whether the query changes and locks no rows, and calls no function that writes.
     pub fn only_reads(&self) -> bool {
-        self.locking_clause.is_none() && self.used.writer().is_none()
+        !self.changes_rows && self.locking_clause.is_none() && self.used.writer().is_none()
     }
 }
 
@@ -48,6 +50,10 @@ impl Visitor for QueryFacts {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        self.changes_rows |= matches!(
+            *query.body,
+            SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_)
+        );
         if self.locking_clause.is_none() {
             let first = query.locks.first();
             self.locking_clause = first.map(|clause| read(clause).0.clause());
@@ -113,6 +119,7 @@ mod tests {
             has(5, &within("SELECT a FROM t ORDER BY tableoid"));
         }
         has(0, "SELECT a FROM (SELECT a FROM t FOR UPDATE) AS q");
+        has(0, "WITH c AS (DELETE FROM t RETURNING a) SELECT a FROM c");
         let not = all(&facts(
             "SELECT a AS tableoid, \"TABLEOID\" FROM pg_catalog.pg_class JOIN t ON true",
         ));

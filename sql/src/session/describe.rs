@@ -18,6 +18,7 @@ use crate::parse::params;
 use crate::parse::placeholders::{Hold, Placing};
 use crate::planning::context::StatementContext;
 use crate::statements::explain;
+use crate::statements::with_changes;
 use crate::statements::work::Work;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -202,9 +203,19 @@ async fn planned(
     if let ControlFlow::Break(error) = walk_mut(&mut statement, &mut placing) {
         return Err(error);
     }
+    if let Some(query) = with_changes::parted(&statement) {
+        let rest = with_changes::plan(context, query).await?;
+        for part in &rest.parts {
+            collect_types(&part.plan, types).map_err(convert)?;
+        }
+        statement = rest.statement();
+    }
     let (plan, rows) = match Work::of(&statement)? {
         Work::Query(query) => (context.plan_query(query).await?, true),
-        _ => dml::describe(context, &statement).await?,
+        _ => {
+            let planned = dml::plan(context, &statement, &Arc::default()).await?;
+            (planned.plan, planned.form.returning)
+        }
     };
     let plan = context
         .state

@@ -15,6 +15,7 @@ use crate::statements::ddl;
 use crate::statements::explain;
 use crate::statements::plan_cache::Ran;
 use crate::statements::roles;
+use crate::statements::with_changes;
 use crate::statements::work::Work;
 use crate::values::result::{Gathered, QueryResult};
 use crate::values::summary::Summary;
@@ -144,6 +145,14 @@ impl Session {
         self.shared.statistics.planned();
         let summary = match work {
             Work::Prepared(_) => return Err(Error::internal("a prepared statement is not bound")),
+            Work::Query(query) if with_changes::has_parts(query) => {
+                let rest = with_changes::run(&mut context, query).await?;
+                let plan = context.plan_query(&rest.query).await?;
+                context.fit(&plan)?;
+                let (schema, rows) = gathered(&context, plan).await?;
+                row_rules::finish(&context)?;
+                return Ok(Output::Batch(QueryResult::new(schema, rows)));
+            }
             Work::Query(query) => {
                 let only_reads = work.is_read_only();
                 let mut plan = context.plan_query(query).await?;
@@ -162,8 +171,16 @@ impl Session {
                 return Ok(running(context, rows));
             }
             Work::Dml(parsed) => {
+                let rest = match with_changes::parted(parsed) {
+                    Some(query) => Some(with_changes::run(&mut context, query).await?),
+                    None => None,
+                };
+                let changed = rest.as_ref().map(|rest| rest.changed.clone());
+                let rest = rest.map(|rest| rest.statement());
+                let parsed = rest.as_ref().unwrap_or(parsed);
                 context.writes_without_reading(roles::check::dml(&context, parsed)?);
-                dml_summary(dml::execute(&mut context, parsed).await?)
+                let changed = changed.unwrap_or_default();
+                dml_summary(dml::execute(&mut context, parsed, &changed).await?)
             }
             Work::Copy(parsed) => {
                 let rows = copy::execute(&context, parsed).await?;
@@ -319,12 +336,8 @@ fn running(
 
 /// Runs a locking query to its end, so that a conflict appears while the query can still run again.
 async fn locked_rows(context: StatementContext, plan: LogicalPlan) -> Result<Box<RunningQuery>> {
-    let (schema, mut stream) = context.run(plan).await?;
-    let mut rows = Gathered::new(context.memory());
-    while let Some(batch) = stream.try_next().await.map_err(convert)? {
-        rows.push(batch).map_err(convert)?;
-    }
-    let rows = futures::stream::iter(rows.into_batches().into_iter().map(Ok));
+    let (schema, rows) = gathered(&context, plan).await?;
+    let rows = futures::stream::iter(rows.into_iter().map(Ok));
     Ok(Box::new(RunningQuery {
         schema: schema.clone(),
         stream: Box::pin(RecordBatchStreamAdapter::new(schema, rows)),
@@ -333,6 +346,19 @@ async fn locked_rows(context: StatementContext, plan: LogicalPlan) -> Result<Box
         time_left: None,
         running: None,
     }))
+}
+
+/// All rows of a query.
+async fn gathered(
+    context: &StatementContext,
+    plan: LogicalPlan,
+) -> Result<(SchemaRef, Vec<RecordBatch>)> {
+    let (schema, mut stream) = context.run(plan).await?;
+    let mut rows = Gathered::new(context.memory());
+    while let Some(batch) = stream.try_next().await.map_err(convert)? {
+        rows.push(batch).map_err(convert)?;
+    }
+    Ok((schema, rows.into_batches()))
 }
 
 /// Whether a statement failed on a newer version of a row, so that it may run again.
@@ -347,7 +373,7 @@ fn read_only(work: &Work<'_>) -> Error {
     )
 }
 
-fn dml_summary(outcome: dml::DmlOutcome) -> Summary {
+pub(super) fn dml_summary(outcome: dml::DmlOutcome) -> Summary {
     let tag = match outcome.tag {
         "INSERT" => format!("INSERT 0 {}", outcome.rows),
         other => format!("{other} {}", outcome.rows),

@@ -10,6 +10,7 @@ use crate::parse::names;
 use crate::parse::params;
 use crate::statements::data_statement::DataStatement;
 use crate::statements::plan_cache;
+use crate::statements::with_changes;
 use crate::statements::work::Work;
 use crate::values::summary::Summary;
 use datafusion::arrow::datatypes::FieldRef;
@@ -109,10 +110,11 @@ impl Session {
         Box::pin(self.run_unfailed(&bound, &[])).await
     }
 
-    /// Whether the statement's plan is kept. It is for DML, and for a read-only query unless the
-    /// query may read at an older moment.
+    /// Whether the statement's plan is kept. It is for what changes rows, and for a read-only query
+    /// unless the query may read at an older moment.
     fn may_keep_plan(&self, prepared: &PreparedStatement) -> bool {
         match DataStatement::of(&prepared.statement) {
+            Some(DataStatement::Query(query)) if with_changes::has_parts(query) => true,
             Some(DataStatement::Query(query)) => {
                 self.settings.max_staleness.is_none() && prepared.only_reads(query)
             }

@@ -197,7 +197,11 @@ impl PreparedStatement {
     pub(super) fn may_be_row_statement(&self) -> bool {
         matches!(
             self.statement,
-            Parsed::Query(_) | Parsed::Insert(_) | Parsed::Update(_) | Parsed::Delete(_)
+            Parsed::Query(_)
+                | Parsed::Insert(_)
+                | Parsed::Update(_)
+                | Parsed::Delete(_)
+                | Parsed::Merge(_)
         )
     }
 

@@ -204,7 +204,7 @@ impl Session {
             checks,
         };
         let again = savepoint.as_ref().filter(|_| starts_over);
-        let ran = match self.attempts_at(&execution, again) {
+        let ran = match self.attempts_at(&transaction, again, || execution.run().map(Some)) {
             Err(error) => {
                 if implicit {
                     transaction.rollback();
@@ -213,7 +213,7 @@ impl Session {
             }
             Ok(ran) => ran,
         };
-        let Some(output) = output_of(ran) else {
+        let Some(output) = ran.and_then(output_of) else {
             match savepoint {
                 _ if implicit => transaction.rollback(),
                 Some(savepoint) => transaction.rollback_to(&savepoint)?,
@@ -229,15 +229,19 @@ impl Session {
     }
 
     /// Runs a statement, and again with a new snapshot after a conflict if there is a savepoint
-    /// before it.
-    fn attempts_at(&self, execution: &Execution<'_>, savepoint: Option<&Savepoint>) -> Result<Run> {
-        let transaction = execution.transaction;
+    /// before it. None: the full path decides.
+    pub(super) fn attempts_at<T>(
+        &self,
+        transaction: &Arc<Transaction>,
+        savepoint: Option<&Savepoint>,
+        mut run: impl FnMut() -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
         let mut tries = 1;
         loop {
-            match execution.run() {
+            match run() {
                 Err(error) if looks_again(transaction) && is_conflict(&error) => {
                     let Some(savepoint) = savepoint.filter(|_| tries < MAX_TRIES) else {
-                        return Ok(Run::Undecided);
+                        return Ok(None);
                     };
                     transaction.rollback_to(savepoint)?;
                     tries += 1;
@@ -370,7 +374,7 @@ impl Session {
 }
 
 /// Whether a statement that meets a newer committed version runs again.
-fn looks_again(transaction: &Transaction) -> bool {
+pub(super) fn looks_again(transaction: &Transaction) -> bool {
     transaction.options().isolation == Isolation::ReadCommitted
         && transaction.conflicts() == ConflictPolicy::Wait
 }

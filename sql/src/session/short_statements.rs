@@ -2,12 +2,15 @@
 //! them.
 //!
 //! A statement that the row executor does not compile from its syntax tree may have a short plan
-//! beside its kept plan. An execution that the short plan leaves undecided takes the full path.
+//! beside its kept plan. An execution that the short plan leaves undecided is undone and takes the
+//! full path.
 
 use super::Session;
+use super::execute::dml_summary;
 use super::outcome::Output;
 use super::prepared::PreparedStatement;
-use crate::execution::short_plans::{Inputs, ShortPlan};
+use super::row_statements::looks_again;
+use crate::execution::short_plans::{Answer, Inputs, ShortPlan};
 use crate::parse::params;
 use crate::statements::plan_cache::Sought;
 use datafusion::scalar::ScalarValue;
@@ -50,11 +53,12 @@ impl Session {
         Some(ShortRun { plan, values })
     }
 
-    /// Runs a query by its short plan; None: it takes the full path.
+    /// Runs a statement by its short plan; None: it takes the full path.
     pub(super) fn run_short(&mut self, run: &ShortRun<'_>) -> Result<Option<Output>> {
         self.cancel.start();
         self.cancel.check()?;
-        let Some((transaction, began_us)) = self.point_transaction(true)? else {
+        let reads = run.plan.only_reads();
+        let Some((transaction, began_us)) = self.point_transaction(reads)? else {
             return Ok(None);
         };
         let is_implicit = began_us.is_none();
@@ -63,25 +67,34 @@ impl Session {
             known => known.unwrap_or_default(),
         };
         let _timer = self.timer();
+        let starts_over = !reads && looks_again(&transaction);
+        let has_savepoint = !reads && (!is_implicit || starts_over);
+        let savepoint = has_savepoint.then(|| transaction.savepoint());
         let inputs = Inputs {
             transaction: &transaction,
             values: &run.values,
             memory: &self.template.runtime_env().memory_pool,
             now_us,
         };
+        let again = savepoint.as_ref().filter(|_| starts_over);
         let statistics = &self.shared.statistics;
-        match run.plan.run(&inputs) {
-            Ok(Some(result)) => {
+        match self.attempts_at(&transaction, again, || run.plan.run(&inputs)) {
+            Ok(Some(answer)) => {
                 statistics.short();
                 if is_implicit {
                     self.commit_engine(&transaction)?;
                 }
-                Ok(Some(Output::Batch(result)))
+                Ok(Some(match answer {
+                    Answer::Rows(result) => Output::Batch(result),
+                    Answer::Changed(done) => Output::Done(dml_summary(done)),
+                }))
             }
             Ok(None) => {
                 statistics.short_stopped();
-                if is_implicit {
-                    transaction.rollback();
+                match savepoint {
+                    _ if is_implicit => transaction.rollback(),
+                    Some(savepoint) => transaction.rollback_to(&savepoint)?,
+                    None => {}
                 }
                 Ok(None)
             }

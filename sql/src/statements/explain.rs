@@ -4,14 +4,16 @@
 //!
 //! If the row executor runs the statement, the first line describes its plan, and the lines below
 //! it the operators of a short plan. The plan below these is used when the row executor gives up.
-//! ANALYZE runs the short plan as well, and shows the rows of its operators.
+//! ANALYZE of a query runs the short plan as well, and shows the rows of its operators. The plans of
+//! changes in WITH are shown by their names; only ANALYZE runs them.
 
-use crate::execution::dml;
+use crate::execution::dml::{self, ChangedRows, DmlForm};
 use crate::execution::short_plans::{Inputs, ShortPlan};
 use crate::planning::context::StatementContext;
 use crate::statements::explain_options::{Format, Options};
 use crate::statements::plan_cache;
 use crate::statements::roles;
+use crate::statements::with_changes::{self, Part, Rest};
 use crate::statements::work::Work;
 use crate::values::summary::Summary;
 use crate::values::summary::text_result;
@@ -52,11 +54,29 @@ pub async fn execute(
         return Err(Error::internal("EXPLAIN got another statement"));
     };
     let wanted = Options::of(statement)?;
-    let logical = plan(context, explained).await?;
+    let rest = match with_changes::parted(explained) {
+        None => None,
+        Some(query) if wanted.analyze => Some(with_changes::run(context, query).await?),
+        Some(query) => Some(with_changes::plan(context, query).await?),
+    };
+    let statement = rest.as_ref().map(Rest::statement);
+    let explained = statement.as_ref().unwrap_or(explained);
+    let (parts, changed) = match rest {
+        Some(rest) => (rest.parts, rest.changed),
+        None => (Vec::new(), Arc::default()),
+    };
+    let shown_parts = shown_parts(context, &parts, &wanted).await?;
+    let (logical, form) = plan(context, explained, &changed).await?;
     context.fit(&logical)?;
+    let only_reads = form.is_none() && parts.is_empty();
     let short = match row_plan {
-        RowPlan::Planned => plan_cache::of_query(context, &logical),
-        RowPlan::Off | RowPlan::Compiled(_) => None,
+        // ANALYZE would change the rows a second time.
+        RowPlan::Planned if only_reads || !wanted.analyze => {
+            let parts = parts.into_iter().map(|part| (part.name, part.plan));
+            let parts: Vec<_> = parts.collect();
+            plan_cache::of_statement(context, &parts, (&logical, form))
+        }
+        _ => None,
     };
     let physical = context
         .state
@@ -68,34 +88,65 @@ pub async fn execute(
             Some(short) => analyze_short(context, short)?,
             None => String::new(),
         };
-        let shown = short + &analyze_plan(context, physical, wanted.verbose).await?;
+        let shown = short + &shown_parts + &analyze_plan(context, physical, wanted.verbose).await?;
         match note {
             Some(note) => format!("{shown}\n{note}"),
             None => shown,
         }
     } else {
-        let shown = DisplayableExecutionPlan::new(physical.as_ref());
-        let plan = match wanted.format {
-            Format::Indent => shown.indent(wanted.verbose).to_string(),
-            Format::Tree => shown.tree_render().to_string(),
-        };
+        let plan = shown_plan(physical.as_ref(), &wanted);
         let row_plan = match (row_plan, &short) {
             (RowPlan::Compiled(line), _) => line + "\n",
             (_, Some(short)) => lines(&short.explain()),
             (RowPlan::Off | RowPlan::Planned, None) => String::new(),
         };
-        row_plan + &plan
+        row_plan + &shown_parts + &plan
     };
     let rows: Vec<_> = text.lines().map(|line| vec![line.to_string()]).collect();
     Ok(text_result("EXPLAIN", &[COLUMN], rows))
 }
 
-async fn plan(context: &StatementContext, statement: &Parsed) -> Result<LogicalPlan> {
+/// The plans of the changes in WITH, each below a line with its name.
+async fn shown_parts(
+    context: &StatementContext,
+    parts: &[Part],
+    wanted: &Options,
+) -> Result<String> {
+    let mut shown = String::new();
+    for Part { name, plan, ran } in parts {
+        let text = match ran {
+            Some(ran) => with_metrics(ran.as_ref(), wanted.verbose),
+            None => {
+                let physical = context.physical(plan.clone(), false).await?;
+                shown_plan(physical.as_ref(), wanted)
+            }
+        };
+        shown.push_str(&format!("CTE {name}\n"));
+        text.lines()
+            .for_each(|line| shown.push_str(&format!("  {line}\n")));
+    }
+    Ok(shown)
+}
+
+fn shown_plan(plan: &dyn ExecutionPlan, wanted: &Options) -> String {
+    let shown = DisplayableExecutionPlan::new(plan);
+    match wanted.format {
+        Format::Indent => shown.indent(wanted.verbose).to_string(),
+        Format::Tree => shown.tree_render().to_string(),
+    }
+}
+
+async fn plan(
+    context: &StatementContext,
+    statement: &Parsed,
+    changed: &Arc<ChangedRows>,
+) -> Result<(LogicalPlan, Option<DmlForm>)> {
     match Work::of(statement)? {
-        Work::Query(query) => context.plan_query(query).await,
+        Work::Query(query) => Ok((context.plan_query(query).await?, None)),
         Work::Dml(parsed) => {
             context.writes_without_reading(roles::check::dml(context, parsed)?);
-            dml::explain(context, parsed).await
+            let planned = dml::plan(context, parsed, changed).await?;
+            Ok((planned.plan, Some(planned.form)))
         }
         other => Err(Error::unsupported(format!(
             "EXPLAIN of {} is not supported",
@@ -133,17 +184,18 @@ async fn analyze_plan(
     }
     drop(stream);
     let elapsed_us = db.elapsed_us().saturating_sub(begin);
-    let shown = if verbose {
-        DisplayableExecutionPlan::with_full_metrics(plan.as_ref())
-            .indent(true)
-            .to_string()
-    } else {
-        DisplayableExecutionPlan::with_metrics(plan.as_ref())
-            .indent(false)
-            .to_string()
-    };
+    let shown = with_metrics(plan.as_ref(), verbose);
     let milliseconds = elapsed_us as f64 / 1_000.0;
     Ok(format!(
         "{shown}Rows: {rows}\nExecution Time: {milliseconds:.3} ms"
     ))
+}
+
+/// A plan that has run, with its metrics.
+fn with_metrics(plan: &dyn ExecutionPlan, verbose: bool) -> String {
+    let shown = match verbose {
+        true => DisplayableExecutionPlan::with_full_metrics(plan),
+        false => DisplayableExecutionPlan::with_metrics(plan),
+    };
+    shown.indent(verbose).to_string()
 }

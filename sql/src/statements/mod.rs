@@ -9,4 +9,5 @@ pub(crate) mod explain;
 mod explain_options;
 pub(crate) mod plan_cache;
 pub(crate) mod roles;
+pub(crate) mod with_changes;
 pub(crate) mod work;

@@ -22,7 +22,7 @@
 
 mod short;
 
-pub(crate) use short::{Sought, of_query};
+pub(crate) use short::{Sought, of_statement};
 
 use crate::catalogs::pg_catalog::{self, display};
 use crate::catalogs::statistics::StatementStatistics;
@@ -32,12 +32,14 @@ use crate::parse::params;
 use crate::parse::placeholders::place_parameters;
 use crate::planning::context::StatementContext;
 use crate::planning::owner::Owner;
+use crate::planning::provider::returned_rows::ReturnedRows;
 use crate::planning::provider::table::Table;
 use crate::planning::provider::value_rows::ValueRows;
 use crate::planning::subplan;
 use crate::planning::template::Template;
 use crate::statements::data_statement::DataStatement;
 use crate::statements::roles;
+use crate::statements::with_changes;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, Result as PlanResult};
@@ -88,14 +90,14 @@ struct Key {
 #[derive(Debug)]
 struct Kept {
     key: Key,
-    /// without an owner
-    plan: LogicalPlan,
+    /// without an owner; None: only the short plan is kept, of a statement with changes in WITH
+    plan: Option<LogicalPlan>,
     /// None: the plan of a query
     form: Option<DmlForm>,
     /// the columns with the names that users see
     output: SchemaRef,
     is_optimized: bool,
-    /// the same for the row executor, if it is a short query for any values
+    /// the same for the row executor, if it is short and for any values
     short: Option<Arc<ShortPlan>>,
 }
 
@@ -146,6 +148,12 @@ impl Execution<'_> {
         if matches!(known, Known::No) {
             return Ok(None);
         }
+        if let Some(query) = with_changes::parted(self.statement) {
+            if let Known::NotYet = known {
+                self.keep_short(query, context).await?;
+            }
+            return Ok(None);
+        }
         if self.changes_rows() {
             context.writes_without_reading(roles::check::dml(context, self.statement)?);
             if let Some(done) = self.run_directly(context)? {
@@ -182,12 +190,13 @@ impl Execution<'_> {
         }))
     }
 
-    /// Whether the statement is INSERT, UPDATE, DELETE or MERGE.
+    /// Whether the statement is INSERT, UPDATE, DELETE or MERGE, or has one in its WITH.
     pub fn changes_rows(&self) -> bool {
-        matches!(
-            DataStatement::of(self.statement),
-            Some(DataStatement::Dml(_))
-        )
+        match DataStatement::of(self.statement) {
+            Some(DataStatement::Query(query)) => with_changes::has_parts(query),
+            Some(DataStatement::Dml(_)) => true,
+            None => false,
+        }
     }
 
     /// Runs an INSERT of literals only without a plan, which is faster.
@@ -219,8 +228,7 @@ impl Execution<'_> {
     async fn plan_by(&self, kept: &Kept, context: &mut StatementContext) -> Result<Planned> {
         let tally = Arc::<Tally>::default();
         let owner = context.statement.clone().into();
-        let plan = kept.bound(&owner, &tally, self.values);
-        let plan = plan.map_err(convert)?;
+        let plan = kept.bound(&owner, &tally, self.values)?;
         context.fit(&plan)?;
         let plan = context.physical(plan, kept.is_optimized).await?;
         Ok(Planned { plan, tally })
@@ -234,6 +242,7 @@ impl Execution<'_> {
                 Known::No
             }
             SlotState::Kept(kept) if kept.key.is_for(self, context) => match &kept.key.values {
+                _ if kept.plan.is_none() => Known::No,
                 Some(values) if values != self.values => Known::No,
                 None if !self.is_generic() => Known::No,
                 _ => Known::Kept(kept.clone()),
@@ -297,10 +306,9 @@ impl Execution<'_> {
         if !found.is_free {
             return Ok(None);
         }
-        let is_short = form.is_none() && !found.is_stable;
         let short = match &key.values {
-            _ if !is_short => None,
-            None => short::compile(context, &analyzed, self.types, &output),
+            _ if found.is_stable => None,
+            None => short::compile(context, &analyzed, self.types, (&output, form)),
             Some(_) => self.short_of_any(context).await,
         };
         let is_optimized = !found.is_open;
@@ -311,7 +319,7 @@ impl Execution<'_> {
         let plan = owned(plan, &Owner::NONE, &Arc::default(), &[]).map_err(convert)?;
         let kept = Arc::new(Kept {
             key,
-            plan,
+            plan: Some(plan),
             form,
             output,
             is_optimized,
@@ -351,7 +359,7 @@ async fn plan(
     match DataStatement::of(statement) {
         Some(DataStatement::Query(query)) => Ok((context.plan_query(query).await?, None)),
         _ => {
-            let planned = dml::plan(context, statement).await?;
+            let planned = dml::plan(context, statement, &Arc::default()).await?;
             Ok((planned.plan, Some(planned.form)))
         }
     }
@@ -372,12 +380,14 @@ impl Kept {
         owner: &Owner,
         tally: &Arc<Tally>,
         values: &[ScalarValue],
-    ) -> PlanResult<LogicalPlan> {
+    ) -> Result<LogicalPlan> {
         let values = match self.key.values {
             None => values,
             Some(_) => &[],
         };
-        owned(self.plan.clone(), owner, tally, values)
+        let none = || Error::internal("a statement with parts has no plan of its own");
+        let plan = self.plan.clone().ok_or_else(none)?;
+        owned(plan, owner, tally, values).map_err(convert)
     }
 }
 
@@ -528,7 +538,9 @@ fn is_free(node: &LogicalPlan) -> PlanResult<bool> {
         LogicalPlan::TableScan(scan) => {
             let provider = source_as_provider(&scan.source)?;
             let table = provider.downcast_ref::<Table>();
-            table.is_some_and(Table::is_present) || provider.is::<ValueRows>()
+            table.is_some_and(Table::is_present)
+                || provider.is::<ValueRows>()
+                || provider.is::<ReturnedRows>()
         }
         LogicalPlan::Extension(node) => dml::is_own(node),
         LogicalPlan::Projection(_)

@@ -1,5 +1,6 @@
 //! Statements that read or write data or definitions, classified by their effects.
 
+use crate::execution::dml;
 use crate::planning::query_facts::QueryFacts;
 use crate::statements::data_statement::DataStatement;
 use crate::statements::ddl;
@@ -55,8 +56,12 @@ impl<'a> Work<'a> {
                     (None, None) => "SELECT".to_string(),
                 }
             }
-            Self::Prepared(execution) => first_words(execution.statement),
-            Self::Dml(s) | Self::Copy(s) | Self::Ddl(s) | Self::Explain(s) => first_words(s),
+            Self::Prepared(execution) => match Self::of(execution.statement) {
+                Ok(work) => work.name(),
+                Err(_) => first_words(execution.statement),
+            },
+            Self::Dml(s) => first_words(dml::parts(s).map_or(s, |(change, _)| change)),
+            Self::Copy(s) | Self::Ddl(s) | Self::Explain(s) => first_words(s),
         }
     }
 

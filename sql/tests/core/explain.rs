@@ -72,3 +72,41 @@ fn forms_of_explain() {
         SqlState::FEATURE_NOT_SUPPORTED,
     );
 }
+
+/// The parts of WITH that change rows are shown before the rest; only ANALYZE runs them.
+#[test]
+fn changes_in_with_are_shown_by_name() {
+    let database = database();
+    let mut c = database.connect();
+    run(
+        &mut c,
+        &[
+            "CREATE TABLE t (a int PRIMARY KEY, b int)",
+            "INSERT INTO t SELECT g, 0 FROM generate_series(1, 10) s(g)",
+        ],
+    );
+    let statement = "WITH gone AS (DELETE FROM t WHERE a < 4 RETURNING a), \
+                     other AS (UPDATE t SET b = 1 WHERE a = 9) SELECT count(*) FROM gone";
+    let count = |c: &mut strandline::Connection| rows(c, "SELECT count(*), sum(b) FROM t").join("");
+    let plan = rows(&mut c, &format!("EXPLAIN {statement}"));
+    let starts = |with: &str| plan.iter().filter(|line| line.starts_with(with)).count();
+    assert_eq!(starts("CTE "), 2, "{plan:#?}");
+    let below_name = |plan: &[String]| {
+        let lines = plan.iter().skip_while(|line| *line != "CTE gone");
+        let lines = lines.skip(1).take_while(|line| line.starts_with(' '));
+        lines.cloned().collect::<Vec<_>>().join("\n")
+    };
+    assert!(below_name(&plan).contains("DELETE t"), "{plan:#?}");
+    assert!(
+        plan.iter().any(|line| line.contains("UPDATE t set=[b]")),
+        "{plan:#?}"
+    );
+    assert_eq!(count(&mut c), "10|0");
+    let plan = rows(&mut c, &format!("EXPLAIN ANALYZE {statement}"));
+    let part = below_name(&plan);
+    assert!(
+        part.contains("DELETE t, metrics=[output_rows=3"),
+        "{plan:#?}"
+    );
+    assert_eq!(count(&mut c), "7|1");
+}

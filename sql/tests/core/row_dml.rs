@@ -276,7 +276,6 @@ fn what_depends_on_more_is_left_to_the_full_path() {
         "SELECT _rowid FROM item WHERE id = 1",
         "SELECT tableoid::regclass FROM item WHERE id = 1",
         "UPDATE item SET s = (SELECT 'x') WHERE id = 1",
-        "UPDATE item SET a = DEFAULT WHERE id = 1",
         "INSERT INTO item (id, a) VALUES (400, (SELECT 1))",
         "SELECT id FROM item WHERE id = 1 FOR UPDATE OF item FOR SHARE",
     ] {

@@ -1,7 +1,7 @@
 //! Applying batches of computed rows through the engine.
 //!
-//! An [`Applier`] is the state of one statement while its input streams by: the rows that it has
-//! changed, the keys that it has inserted, the rows that wait to be inserted. For each batch it
+//! An [`Applier`] is the state of one change while its input streams by: the rows that its statement
+//! has changed, the keys that it has inserted, the rows that wait to be inserted. For each batch it
 //! chooses the action of each row, checks the constraints of the new rows, writes them, and returns
 //! the changed rows. Applying is safe while the input is still being scanned, because the engine
 //! hides a statement's own writes from it.
@@ -9,7 +9,7 @@
 use super::failing_row;
 use super::keys::InsertedKeys;
 use super::operation::{Action, CheckColumn, Constraint, Operation, Repeated};
-use super::row_set::RowSet;
+use super::row_set::ChangedRows;
 use super::sink::InsertSink;
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array,
@@ -25,21 +25,25 @@ use strandline_engine::{OnInvisibleDuplicate, Statement};
 pub(super) struct Applier {
     operation: Arc<Operation>,
     statement: Arc<Statement>,
-    changed: RowSet,
+    changed: Arc<ChangedRows>,
     inserted: InsertedKeys,
     sink: InsertSink,
 }
 
 impl Applier {
-    /// An applier at the start of its statement.
-    pub fn new(operation: Arc<Operation>, statement: Arc<Statement>) -> Self {
+    /// An applier at the start of its input. `changed`: the rows that are not changed again.
+    pub fn new(
+        operation: Arc<Operation>,
+        statement: Arc<Statement>,
+        changed: Arc<ChangedRows>,
+    ) -> Self {
         let conflicts = if operation.is_upsert() {
             OnInvisibleDuplicate::Conflict
         } else {
             OnInvisibleDuplicate::Violation
         };
         Self {
-            changed: RowSet::default(),
+            changed,
             inserted: InsertedKeys::new(&operation),
             sink: InsertSink::new(operation.table.clone(), conflicts),
             operation,
@@ -96,6 +100,7 @@ impl Applier {
             .collect();
         if let Some(index) = layout.row_id {
             let ids = batch.column(index).as_primitive::<UInt64Type>();
+            let mut changed = self.changed.of(self.operation.table.id);
             for (row, choice) in choices.iter_mut().enumerate() {
                 let Some(number) = *choice else { continue };
                 if matches!(
@@ -107,7 +112,7 @@ impl Applier {
                 if ids.is_null(row) {
                     return Err(Error::internal("a row to change has no row id"));
                 }
-                if !self.changed.insert(RowId(ids.value(row))) {
+                if !changed.insert(RowId(ids.value(row))) {
                     self.repeated()?;
                     *choice = None;
                 }

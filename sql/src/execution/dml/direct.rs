@@ -56,7 +56,11 @@ pub(super) fn execute(context: &StatementContext, insert: &ast::Insert) -> Resul
         },
         table: target.table,
     };
-    let mut applier = Applier::new(Arc::new(operation), context.statement.clone());
+    let mut applier = Applier::new(
+        Arc::new(operation),
+        context.statement.clone(),
+        Arc::default(),
+    );
     in_place(|| {
         applier.apply(&batch)?;
         applier.finish()

@@ -18,7 +18,8 @@
 //! * A statement never sees its own changes (the engine's statement numbers), so rows are applied
 //!   while the SELECT still runs.
 //! * Expressions are computed from old values.
-//! * A row is changed at most once ([`row_set`]).
+//! * A row is changed at most once ([`row_set`]), also by all parts of a statement with changes in
+//!   WITH.
 //! * The caller gives the statement a savepoint and retries it on a conflict under read committed.
 //!   It then calls `Statement::finish`, which checks deferred uniqueness.
 
@@ -46,6 +47,7 @@ mod sequence;
 mod set_list;
 pub(crate) mod sink;
 mod source;
+mod steps;
 mod target;
 mod update;
 mod upsert;
@@ -69,8 +71,10 @@ pub use node::extension_planner;
 pub(crate) use node::{is_own, owned};
 pub(crate) use operation::Tally;
 pub(crate) use pipeline::{DmlForm, DmlPlan};
+pub(crate) use row_set::ChangedRows;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+pub(crate) use steps::{Change, Widen};
 use strandline_base::{Error, Result};
 use strandline_semantics::error::convert;
 pub(crate) use target::from_as;
@@ -103,21 +107,26 @@ pub(crate) fn parts(statement: &ast::Statement) -> Option<(&ast::Statement, Opti
     }
 }
 
-/// Plans INSERT, UPDATE, DELETE or MERGE.
+/// Plans INSERT, UPDATE, DELETE or MERGE. It does not change the rows in `changed` again, and adds
+/// those that it changes.
 pub(crate) async fn plan(
     context: &StatementContext,
     statement: &ast::Statement,
+    changed: &Arc<ChangedRows>,
 ) -> Result<DmlPlan> {
-    match parts(statement) {
+    let planned = match parts(statement) {
         Some((ast::Statement::Insert(insert), with)) => insert::plan(context, insert, with).await,
         Some((ast::Statement::Update(update), with)) => update::plan(context, update, with).await,
         Some((ast::Statement::Delete(delete), with)) => delete::plan(context, delete, with).await,
         Some((ast::Statement::Merge(merge), with)) => merge::plan(context, merge, with).await,
         _ => Err(Error::internal("not a statement that changes rows")),
-    }
+    }?;
+    planned.tally.share(changed);
+    Ok(planned)
 }
 
-/// Executes INSERT, UPDATE, DELETE or MERGE. The caller provides savepoint, retry and `finish`.
+/// Executes INSERT, UPDATE, DELETE or MERGE; `changed` as for [`plan`]. The caller provides
+/// savepoint, retry and `finish`.
 ///
 /// # Errors
 /// PostgreSQL's SQLSTATEs; `ErrorKind::Conflict` asks for a retry with a new snapshot. After an
@@ -125,11 +134,12 @@ pub(crate) async fn plan(
 pub async fn execute(
     context: &mut StatementContext,
     statement: &ast::Statement,
+    changed: &Arc<ChangedRows>,
 ) -> Result<DmlOutcome> {
     if let Some(done) = execute_directly(context, statement)? {
         return Ok(done);
     }
-    let planned = plan(context, statement).await?;
+    let planned = plan(context, statement, changed).await?;
     context.fit(&planned.plan)?;
     run(context, planned).await
 }
@@ -148,23 +158,6 @@ pub(crate) fn execute_directly(
         rows,
         returning: None,
     }))
-}
-
-/// The plan of a DML statement for EXPLAIN. Running it applies the statement.
-pub async fn explain(
-    context: &StatementContext,
-    statement: &ast::Statement,
-) -> Result<LogicalPlan> {
-    Ok(plan(context, statement).await?.plan)
-}
-
-/// The plan of a DML statement, and whether its rows are the result of RETURNING.
-pub async fn describe(
-    context: &StatementContext,
-    statement: &ast::Statement,
-) -> Result<(LogicalPlan, bool)> {
-    let planned = plan(context, statement).await?;
-    Ok((planned.plan, planned.form.returning))
 }
 
 /// Runs a planned statement to its end.

@@ -33,7 +33,7 @@ pub(super) struct DmlNode {
     pub operation: Arc<Operation>,
     /// the statement that runs it
     pub owner: Owner,
-    /// the counters of the running statement
+    /// what the running statement knows of its changes
     pub tally: Arc<Tally>,
     /// the computed rows
     pub input: LogicalPlan,
@@ -115,7 +115,8 @@ impl ExtensionPlanner for DmlPlanner {
         };
         if let Some(dml) = node.as_any().downcast_ref::<DmlNode>() {
             let statement = dml.owner.statement().map_err(raise)?.clone();
-            let applier = Applier::new(dml.operation.clone(), statement);
+            let changed = dml.tally.changed();
+            let applier = Applier::new(dml.operation.clone(), statement, changed);
             let explain = dml.operation.explain();
             return Ok(Some(Arc::new(DmlExec::new(
                 explain,

@@ -2,8 +2,9 @@
 //! each input column.
 
 use super::arbiter::Arbiter;
-use std::sync::Arc;
+use super::row_set::ChangedRows;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, OnceLock};
 use strandline_engine::catalog::TableDef;
 
 /// The action on a row.
@@ -117,11 +118,25 @@ impl Operation {
     }
 }
 
-/// The counters of a running statement.
+/// What a running statement knows of its changes.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     /// rows changed so far
     pub(super) rows: AtomicU64,
     /// whether the whole input has been applied
     pub(super) complete: AtomicBool,
+    changed: OnceLock<Arc<ChangedRows>>,
+}
+
+impl Tally {
+    /// Makes the rows in `changed`, and those that join them, rows that are not changed again. To be
+    /// called before the statement runs.
+    pub(super) fn share(&self, changed: &Arc<ChangedRows>) {
+        let _ = self.changed.set(changed.clone());
+    }
+
+    /// The rows that the statement does not change again.
+    pub(super) fn changed(&self) -> Arc<ChangedRows> {
+        self.changed.get_or_init(Arc::default).clone()
+    }
 }

@@ -1,12 +1,25 @@
-//! A set of row ids: one bitmap of 8 KiB per touched range, so 1.2 MB for a table of ten million
-//! rows.
+//! The rows that a statement has changed: of each table one bitmap of 8 KiB per touched range, so
+//! 1.2 MB for a table of ten million rows.
 
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use std::collections::HashMap;
-use strandline_base::{RANGE_ROWS, RowId};
+use strandline_base::{RANGE_ROWS, RowId, TableId};
 
 const WORDS: usize = RANGE_ROWS / 64;
 
-/// The rows that a statement has changed so far.
+/// The rows that a statement has changed so far, by table. The parts of a statement with changes in
+/// WITH share them.
+#[derive(Debug, Default)]
+pub(crate) struct ChangedRows(Mutex<HashMap<TableId, RowSet>>);
+
+impl ChangedRows {
+    /// Those of one table.
+    pub(super) fn of(&self, table: TableId) -> MappedMutexGuard<'_, RowSet> {
+        MutexGuard::map(self.0.lock(), |tables| tables.entry(table).or_default())
+    }
+}
+
+/// Rows of one table.
 #[derive(Debug, Default)]
 pub(super) struct RowSet {
     ranges: HashMap<u32, Box<[u64; WORDS]>>,

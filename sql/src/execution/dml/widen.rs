@@ -60,7 +60,7 @@ pub(super) trait Widening: Send + Sync {
 
 /// A sort key of the input.
 #[derive(Clone)]
-pub(super) struct SortKey {
+pub(crate) struct SortKey {
     /// its name
     pub field: String,
     /// direction and position of NULLs
@@ -88,6 +88,11 @@ impl WidenNode {
             schema,
         });
         Ok(LogicalPlan::Extension(Extension { node }))
+    }
+
+    /// What is appended, the input, and the schema of both.
+    pub fn parts(&self) -> (&Arc<dyn Widening>, &LogicalPlan, &SchemaRef) {
+        (&self.widening, &self.input, self.schema.inner())
     }
 
     /// The same node for `owner`.

@@ -3,6 +3,7 @@
 
 use super::aggregates::call_of;
 use super::arithmetic::Arithmetic;
+use super::compile_insert::{default_of, is_default};
 use super::conditions::{Condition, Conditions};
 use super::program::{
     Find, Key, Operation, Projection, RowStatement, Scalar, Select, SetList, Update,
@@ -16,6 +17,7 @@ use crate::planning::locking::Lock;
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, Expr, SelectItem, SetExpr, Statement as Parsed,
 };
+use std::borrow::Cow;
 use strandline_base::{ColumnId, SqlType};
 use strandline_engine::PointTable;
 use strandline_engine::catalog::index::ReferentialAction;
@@ -242,8 +244,13 @@ impl Compiler<'_> {
             if always || set.iter().any(|(known, _)| *known == position) {
                 return None;
             }
+            let value = match is_default(value) {
+                false => Cow::Borrowed(value),
+                true if column.identity.is_some() => return None,
+                true => Cow::Owned(default_of(column)?),
+            };
             let mut more = reads.clone();
-            let scalar = self.scalar(scope, value, &mut more);
+            let scalar = self.scalar(scope, &value, &mut more);
             set.push((
                 position,
                 match scalar.filter(|scalar| suits(scalar, column.sql_type)) {
@@ -252,7 +259,7 @@ impl Compiler<'_> {
                         scalar
                     }
                     None => {
-                        computed.push((value.clone(), position));
+                        computed.push((value.into_owned(), position));
                         Scalar::Computed(computed.len() - 1)
                     }
                 },

@@ -10,10 +10,9 @@ use crate::execution::dml;
 use crate::parse;
 use crate::parse::long_values;
 use crate::parse::names;
-use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, Expr};
 use strandline_engine::PointTable;
-use strandline_engine::catalog::TableDef;
+use strandline_engine::catalog::{ColumnDef, TableDef};
 
 /// How many rows an INSERT of this path has at most.
 const MAX_ROWS: usize = 256;
@@ -115,13 +114,9 @@ impl Compiler<'_> {
             if source.is_some() {
                 continue;
             }
-            *source = Some(match (&column.identity, &column.default) {
-                (Some(_), _) => Source::Identity,
-                (None, None) => Source::Literal(ScalarValue::Null),
-                // A DEFAULT has no parameters.
-                (None, Some(default)) => {
-                    self.cell(parse::expression(default).ok()?, position, computed)
-                }
+            *source = Some(match column.identity {
+                Some(_) => Source::Identity,
+                None => self.cell(default_of(column)?, position, computed),
             });
         }
         row.into_iter().collect()
@@ -158,7 +153,10 @@ impl Compiler<'_> {
                 let index = fitting.next()?;
                 fitting.next().is_none().then_some(index)?
             }
-            Some(ast::ConflictTarget::OnConstraint(_)) => return None,
+            Some(ast::ConflictTarget::OnConstraint(name)) => {
+                let name = names::single(name).ok()?;
+                table.keys.iter().position(|key| key.name == name)?
+            }
         };
         let arbiter = &table.keys[index];
         if arbiter.is_deferrable() || arbiter.nulls_not_distinct {
@@ -218,8 +216,16 @@ fn positions(scope: &Scope<'_>, listed: &[ast::ObjectName]) -> Option<Vec<usize>
     Some(positions)
 }
 
+/// The DEFAULT of a column without identity; it has no parameters.
+pub(super) fn default_of(column: &ColumnDef) -> Option<Expr> {
+    match &column.default {
+        None => Some(Expr::value(ast::Value::Null)),
+        Some(text) => parse::expression(text).ok(),
+    }
+}
+
 /// Whether a cell is the keyword DEFAULT, which the parser reads as an identifier.
-fn is_default(cell: &Expr) -> bool {
+pub(super) fn is_default(cell: &Expr) -> bool {
     match cell {
         Expr::Identifier(name) => {
             name.quote_style.is_none() && name.value.eq_ignore_ascii_case("default")

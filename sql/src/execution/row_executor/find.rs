@@ -2,7 +2,7 @@
 
 use super::condition_values::Values;
 use super::execution::{Decided, Execution};
-use super::found_rows::{Locking, Rows};
+use super::found_rows::{FoundRows, Locking, stored};
 use super::search::{IndexPath, Next, Path, Search};
 use super::sets::{ROWS_MAX, Sets};
 use super::source::Source;
@@ -126,7 +126,7 @@ impl Execution<'_> {
         };
         let covering = path.and_then(|path| path.covering(watch.as_ref()));
         let view = statement.view(table)?;
-        let mut rows = Rows::new(&view, sets);
+        let mut rows = FoundRows::new(&view, sets);
         for own in entries.chunk_by(|a, b| a.0 == b.0) {
             let [(row, key), ..] = own else { continue };
             // A row under several keys is read itself.
@@ -224,7 +224,7 @@ fn note(statement: &Statement, table: &TableDef, sets: &Sets<'_>) -> Result<()> 
         return Ok(());
     }
     let request = ScanRequest {
-        columns: sets.search.reads.clone(),
+        columns: stored(&sets.search.reads).to_vec(),
         prune: sets.predicates(),
         ..ScanRequest::default()
     };
@@ -281,7 +281,7 @@ fn walk_over(
     }
     note(statement, table, sets)?;
     let view = statement.view(table)?;
-    let mut rows = Rows::new(&view, sets);
+    let mut rows = FoundRows::new(&view, sets);
     let mut watch = path.watch(statement, table)?;
     let mut entries = statement.index_cursor(table, path.index, &range, direction)?;
     let most = most.unwrap_or(usize::MAX);

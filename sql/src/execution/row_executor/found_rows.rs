@@ -4,7 +4,7 @@ use super::search::{IndexPath, Sort};
 use super::sets::Sets;
 use crate::planning::locking::Lock;
 use std::sync::Arc;
-use strandline_base::{Result, RowId, Value};
+use strandline_base::{ColumnId, Error, Result, RowId, Value};
 use strandline_engine::catalog::TableDef;
 use strandline_engine::{Covering, KeyBytes, RowView, Statement};
 
@@ -24,8 +24,19 @@ impl Locking<'_> {
     }
 }
 
+/// Stands for a row's id among the columns that a search reads, of which it is the first.
+pub(crate) const ROW_ID: ColumnId = ColumnId(u32::MAX);
+
+/// The columns that are read of the table.
+pub(super) fn stored(reads: &[ColumnId]) -> &[ColumnId] {
+    match reads.split_first() {
+        Some((&ROW_ID, stored)) => stored,
+        _ => reads,
+    }
+}
+
 /// Rows that are read one by one.
-pub(super) struct Rows<'a> {
+pub(super) struct FoundRows<'a> {
     view: &'a RowView,
     sets: &'a Sets<'a>,
     /// the row that was read last
@@ -35,7 +46,7 @@ pub(super) struct Rows<'a> {
     ids: Vec<RowId>,
 }
 
-impl<'a> Rows<'a> {
+impl<'a> FoundRows<'a> {
     pub fn new(view: &'a RowView, sets: &'a Sets<'a>) -> Self {
         Self {
             view,
@@ -53,8 +64,17 @@ impl<'a> Rows<'a> {
 
     /// Reads a row; whether it is visible and passes every test.
     pub fn read(&mut self, row: RowId) -> Result<bool> {
-        let reads = &self.sets.search.reads;
-        Ok(self.view.read(row, reads, &mut self.values)? && self.sets.hold(&self.values))
+        let stored = stored(&self.sets.search.reads);
+        let values = match self.values.len() > stored.len() {
+            false => self.values.as_mut_slice(),
+            true => {
+                let id = i64::try_from(row.0);
+                let id = id.map_err(|_| Error::internal(format!("a row's id is {row:?}")))?;
+                self.values[0] = Value::BigInt(id);
+                &mut self.values[1..]
+            }
+        };
+        Ok(self.view.read(row, stored, values)? && self.sets.hold(&self.values))
     }
 
     /// The same by the row's entry; None: the row must be read.

@@ -51,6 +51,7 @@ mod value;
 
 pub(crate) use constant::argument;
 pub(crate) use execution::{Execution, Run};
+pub(crate) use found_rows::ROW_ID;
 pub(crate) use lookup::{Comparison, Lookup, OrderBy, SlotRef, Wanted, is_comparable};
 pub(crate) use planner::Planner;
 pub(crate) use program::{Compiled, RowStatement};

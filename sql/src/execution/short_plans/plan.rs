@@ -3,6 +3,7 @@
 use super::node::Node;
 use super::run::{ROWS_MAX, Run, Stop, batch_of};
 use super::slots::Slots;
+use crate::execution::dml::{DmlForm, DmlOutcome};
 use crate::execution::row_executor::Compiled;
 use crate::values::result::QueryResult;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
@@ -19,10 +20,14 @@ use strandline_semantics::functions::moment_of;
 /// A plan that has stopped so often, and more often than it has finished, is given up.
 const STOPS_MAX: u32 = 4;
 
-/// A query as a tree of operators.
+/// A statement as a tree of operators, and those of its parts.
 #[derive(Debug)]
 pub(crate) struct ShortPlan {
+    /// the changes in WITH, which run first
+    pub(super) parts: Vec<Part>,
     pub(super) root: Node,
+    /// None: a query
+    pub(super) form: Option<DmlForm>,
     /// subqueries of one value, inner ones first
     pub(super) scalars: Vec<Scalar>,
     pub(super) slots: Arc<Slots>,
@@ -49,6 +54,21 @@ pub(super) struct History {
     stopped: AtomicU32,
 }
 
+/// A part of a statement.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub name: String,
+    /// how many of the plan's scalars it needs beyond those of the parts before it
+    pub scalars: usize,
+    pub node: Node,
+}
+
+/// What a run gives.
+pub(crate) enum Answer {
+    Rows(QueryResult),
+    Changed(DmlOutcome),
+}
+
 /// A subquery whose only value goes into a slot.
 #[derive(Debug)]
 pub(super) struct Scalar {
@@ -66,11 +86,17 @@ pub(crate) struct Inputs<'a> {
 }
 
 impl ShortPlan {
-    /// Runs the plan. None: the full path runs the statement.
+    /// Whether it changes no rows.
+    pub fn only_reads(&self) -> bool {
+        self.form.is_none() && self.parts.is_empty()
+    }
+
+    /// Runs the plan. None: what it has changed is to be undone, and the full path runs the
+    /// statement.
     ///
     /// # Errors
-    /// Those of the engine, and cancellation.
-    pub fn run(&self, inputs: &Inputs<'_>) -> Result<Option<QueryResult>> {
+    /// Those of the engine, violations of constraints, and cancellation.
+    pub fn run(&self, inputs: &Inputs<'_>) -> Result<Option<Answer>> {
         let statement = inputs.transaction.begin_statement()?;
         if !Arc::ptr_eq(&inputs.transaction.catalog(), &self.compiled.catalog) {
             return Ok(None);
@@ -82,10 +108,14 @@ impl ShortPlan {
             Err(_) => return ran.map(|_| None),
         };
         counter.fetch_add(1, Ordering::Relaxed);
-        Ok(ran?.map(|(result, _)| result))
+        let answer = ran?.map(|(answer, _)| answer);
+        if answer.is_some() && !self.only_reads() {
+            statement.finish()?;
+        }
+        Ok(answer)
     }
 
-    /// As [`ShortPlan::run`], for EXPLAIN ANALYZE: the lines that it shows.
+    /// As [`ShortPlan::run`], for EXPLAIN ANALYZE of a query: the lines that it shows.
     pub fn analyze(&self, statement: &Arc<Statement>, inputs: &Inputs<'_>) -> Result<Vec<String>> {
         let rows = vec![0; self.nodes];
         let ran = self.run_in(statement, inputs, Some(rows))?;
@@ -119,6 +149,10 @@ impl ShortPlan {
 
     fn lines(&self, rows: Option<&[usize]>) -> Vec<String> {
         let mut lines = vec!["RowExecutor: plan".to_string()];
+        for part in &self.parts {
+            lines.push(format!("  Part: {}", part.name));
+            part.node.lines(2, rows, &mut lines);
+        }
         for scalar in &self.scalars {
             lines.push(format!("  Value: slot={}", scalar.slot));
             scalar.node.lines(2, rows, &mut lines);
@@ -132,7 +166,7 @@ impl ShortPlan {
         statement: &Arc<Statement>,
         inputs: &Inputs<'_>,
         rows: Option<Vec<usize>>,
-    ) -> Result<Option<(QueryResult, Option<Vec<usize>>)>> {
+    ) -> Result<Option<(Answer, Option<Vec<usize>>)>> {
         let Some(_running) = self.history.running.try_lock() else {
             return Ok(None);
         };
@@ -147,6 +181,9 @@ impl ShortPlan {
             memory: MemoryConsumer::new("short plan").register(inputs.memory),
             rows_left: ROWS_MAX,
             rows,
+            changed: Arc::default(),
+            changes: 0,
+            returned: Vec::new(),
         };
         let result = self.result(&mut run);
         let rows = run.rows.take();
@@ -158,20 +195,34 @@ impl ShortPlan {
         }
     }
 
-    fn result(&self, run: &mut Run<'_>) -> std::result::Result<QueryResult, Stop> {
-        for scalar in &self.scalars {
-            let batch = scalar.node.rows(run)?;
-            let value = match batch.num_rows() {
-                0 => ScalarValue::try_from(batch.column(0).data_type())?,
-                1 => ScalarValue::try_from_array(batch.column(0), 0)?,
-                _ => return Err(Stop::Undecided),
-            };
-            run.slots.set(scalar.slot, value);
+    fn result(&self, run: &mut Run<'_>) -> std::result::Result<Answer, Stop> {
+        let mut scalars = self.scalars.iter();
+        for part in &self.parts {
+            for scalar in scalars.by_ref().take(part.scalars) {
+                scalar.compute(run)?;
+            }
+            let rows = part.node.rows(run)?;
+            run.returned.push(rows);
         }
+        for scalar in scalars {
+            scalar.compute(run)?;
+        }
+        run.changes = 0;
         let batch = self.root.rows(run)?;
         let rows = batch.num_rows();
-        let batch = batch_of(&self.output, batch.columns().to_vec(), rows)?;
-        Ok(QueryResult::new(self.output.clone(), vec![batch]))
+        let returns = self.form.is_none_or(|form| form.returning);
+        let batches = match returns {
+            true => vec![batch_of(&self.output, batch.columns().to_vec(), rows)?],
+            false => Vec::new(),
+        };
+        Ok(match self.form {
+            None => Answer::Rows(QueryResult::new(self.output.clone(), batches)),
+            Some(form) => Answer::Changed(DmlOutcome {
+                tag: form.tag,
+                rows: run.changes,
+                returning: returns.then(|| (self.output.clone(), batches)),
+            }),
+        })
     }
 
     /// The values of all slots at the beginning; None: a parameter is of another type.
@@ -196,5 +247,18 @@ impl ShortPlan {
         }
         all.extend(self.constants.iter().cloned());
         Some(all)
+    }
+}
+
+impl Scalar {
+    fn compute(&self, run: &mut Run<'_>) -> std::result::Result<(), Stop> {
+        let batch = self.node.rows(run)?;
+        let value = match batch.num_rows() {
+            0 => ScalarValue::try_from(batch.column(0).data_type())?,
+            1 => ScalarValue::try_from_array(batch.column(0), 0)?,
+            _ => return Err(Stop::Undecided),
+        };
+        run.slots.set(self.slot, value);
+        Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! One run of a short plan: what its operators share, and what comes of it.
 
 use super::slots::Slots;
+use crate::execution::dml::ChangedRows;
 use crate::execution::row_executor::Compiled;
 use datafusion::arrow::array::{
     ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array, cast::AsArray,
@@ -72,6 +73,12 @@ pub(super) struct Run<'a> {
     pub rows_left: usize,
     /// per node the rows that it has given, if somebody asks
     pub rows: Option<Vec<usize>>,
+    /// the rows that are not changed again
+    pub changed: Arc<ChangedRows>,
+    /// how many rows the present part has changed
+    pub changes: u64,
+    /// the rows that earlier parts have returned
+    pub returned: Vec<RecordBatch>,
 }
 
 impl Run<'_> {

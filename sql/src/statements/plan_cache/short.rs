@@ -1,20 +1,24 @@
 //! The short plans of kept plans: compiled with the plan, and asked for before an execution, which
 //! then needs no plan of DataFusion ([`short_plans`]).
 
-use super::{Execution, PlanSlot, SlotState, are_of, look, plan};
+use super::{Execution, Failure, Kept, PlanSlot, SlotState, are_of, look, plan};
 use crate::catalogs::pg_catalog::display;
+use crate::execution::dml::DmlForm;
 use crate::execution::short_plans::{self, ShortPlan, Surroundings};
 use crate::planning::context::StatementContext;
 use crate::planning::template::Template;
-use datafusion::arrow::datatypes::{Field, SchemaRef};
+use crate::statements::roles;
+use crate::statements::with_changes;
+use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::Result as PlanResult;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF};
 use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast;
 use std::sync::Arc;
-use strandline_base::SqlType;
+use strandline_base::{Result, SqlType};
 use strandline_engine::catalog::Catalog;
 use strandline_semantics as semantics;
 use strandline_semantics::functions::moment_of;
@@ -60,47 +64,127 @@ impl Execution<'_> {
         context.open_parameters = true;
         let planned = plan(context, &statement).await;
         context.open_parameters = false;
-        let (query, form) = planned.ok()?;
-        match form {
-            None => of_plan(context, &query, self.types),
-            Some(_) => None,
+        let (plan, form) = planned.ok()?;
+        of_plan(context, &[], (&plan, form), self.types)
+    }
+
+    /// Keeps the short plan of a statement with changes in WITH, if it has one for any values.
+    pub(super) async fn keep_short(
+        &self,
+        query: &ast::Query,
+        context: &mut StatementContext,
+    ) -> Result<()> {
+        let key = self.key(context);
+        let short = match (&key.values, self.open_statement()) {
+            (None, Ok(open)) => {
+                let open = with_changes::parted(&open).unwrap_or(query);
+                context.open_parameters = true;
+                let short = self.short_of_parts(open, context).await;
+                context.open_parameters = false;
+                short?
+            }
+            _ => None,
+        };
+        *self.slot.0.lock() = match short {
+            None => SlotState::Bound(key),
+            Some(short) => SlotState::Kept(Arc::new(Kept {
+                key,
+                plan: None,
+                form: None,
+                output: Arc::new(Schema::empty()),
+                is_optimized: false,
+                short: Some(Arc::new(short)),
+            })),
+        };
+        Ok(())
+    }
+
+    /// An error that may be one of this moment only fails; another one shows when the statement is
+    /// planned with its values.
+    async fn short_of_parts(
+        &self,
+        query: &ast::Query,
+        context: &StatementContext,
+    ) -> Result<Option<ShortPlan>> {
+        let planned = match with_changes::plan(context, query).await {
+            Ok(rest) => {
+                let statement = rest.statement();
+                context.writes_without_reading(roles::check::dml(context, &statement)?);
+                plan(context, &statement).await.map(|plan| (rest, plan))
+            }
+            Err(error) => Err(error),
+        };
+        match planned {
+            Ok((rest, (plan, form))) => {
+                let parts = rest.parts.into_iter().map(|part| (part.name, part.plan));
+                let parts: Vec<_> = parts.collect();
+                Ok(of_plan(context, &parts, (&plan, form), self.types))
+            }
+            Err(error) if Failure::of(&error) == Failure::Moment => Err(error),
+            Err(_) => Ok(None),
         }
     }
 }
 
-/// The short plan that a query without parameters gets when it is repeated.
-pub(crate) fn of_query(context: &StatementContext, query: &LogicalPlan) -> Option<ShortPlan> {
-    of_plan(context, query, &[])
+/// The short plan that a statement without parameters gets when it is repeated.
+pub(crate) fn of_statement(
+    context: &StatementContext,
+    parts: &[(String, LogicalPlan)],
+    planned: (&LogicalPlan, Option<DmlForm>),
+) -> Option<ShortPlan> {
+    of_plan(context, parts, planned, &[])
 }
 
+/// `parts` are analyzed.
 fn of_plan(
     context: &StatementContext,
-    query: &LogicalPlan,
+    parts: &[(String, LogicalPlan)],
+    (plan, form): (&LogicalPlan, Option<DmlForm>),
     types: &[Option<SqlType>],
 ) -> Option<ShortPlan> {
-    if display::is_needed(query) {
+    if display::is_needed(plan) {
         return None;
     }
-    let analyzed = context.analyze(query.clone()).ok()?;
-    let traits = look(&analyzed).ok()?;
-    if !traits.is_free || traits.is_stable {
-        return None;
+    let analyzed = context.analyze(plan.clone()).ok()?;
+    for plan in parts.iter().map(|(_, part)| part).chain([&analyzed]) {
+        let traits = look(plan).ok()?;
+        if !traits.is_free || traits.is_stable {
+            return None;
+        }
     }
-    let output = semantics::sql::output_schema(query.schema().inner());
-    compile(context, &analyzed, types, &output)
+    let output = semantics::sql::output_schema(plan.schema().inner());
+    compile_parts(context, parts, &analyzed, types, (&output, form))
 }
 
-/// The short plan of an analyzed query for any values of its parameters.
+/// The short plan of an analyzed statement for any values of its parameters.
 pub(super) fn compile(
     context: &StatementContext,
     analyzed: &LogicalPlan,
     types: &[Option<SqlType>],
-    output: &SchemaRef,
+    result: (&SchemaRef, Option<DmlForm>),
+) -> Option<ShortPlan> {
+    compile_parts(context, &[], analyzed, types, result)
+}
+
+fn compile_parts(
+    context: &StatementContext,
+    parts: &[(String, LogicalPlan)],
+    analyzed: &LogicalPlan,
+    types: &[Option<SqlType>],
+    (output, form): (&SchemaRef, Option<DmlForm>),
 ) -> Option<ShortPlan> {
     let parameters = types.iter().map(|t| t.map(arrow_type));
     let parameters = parameters.collect::<Option<Vec<_>>>()?;
-    let (open, moments) = with_moments(analyzed.clone(), parameters.len()).ok()?;
-    let optimized = context.optimize(open).ok()?;
+    let mut moments = Vec::new();
+    let mut optimized = |plan: &LogicalPlan| {
+        let open = with_moments(plan.clone(), parameters.len(), &mut moments).ok()?;
+        context.optimize(open).ok()
+    };
+    let parts = parts
+        .iter()
+        .map(|(name, part)| Some((name.clone(), optimized(part)?)));
+    let parts = parts.collect::<Option<Vec<_>>>()?;
+    let plan = optimized(analyzed)?;
     let around = Surroundings {
         state: &context.state,
         db: context.statement.transaction().db(),
@@ -109,17 +193,18 @@ pub(super) fn compile(
         parameters,
         moments,
         output,
+        form,
     };
-    short_plans::compile(&optimized, around)
+    short_plans::compile(&parts, &plan, around)
 }
 
-/// The plan with further parameters in place of functions of the current moment, and these
-/// functions.
+/// The plan with further parameters in place of functions of the current moment, which are added to
+/// those known.
 fn with_moments(
     plan: LogicalPlan,
     parameters: usize,
-) -> PlanResult<(LogicalPlan, Vec<Arc<ScalarUDF>>)> {
-    let mut moments: Vec<Arc<ScalarUDF>> = Vec::new();
+    moments: &mut Vec<Arc<ScalarUDF>>,
+) -> PlanResult<LogicalPlan> {
     let mut parameter = |expr: Expr| {
         let Expr::ScalarFunction(call) = &expr else {
             return Ok(Transformed::no(expr));
@@ -146,5 +231,5 @@ fn with_moments(
             Ok(replaced.update_data(|expr| name.restore(expr)))
         })
     })?;
-    Ok((plan.data, moments))
+    Ok(plan.data)
 }

@@ -132,7 +132,11 @@ fn upsert(draft: &mut Draft<'_>) -> String {
                 _ => format!("coalesce({name}.{c}, excluded.{c})"),
             };
             let filter = draft.maybe(|draft| format!(" WHERE {}", draft.condition(table, name)));
-            format!(" ON CONFLICT ({key}) DO UPDATE SET {c} = {value}{filter}")
+            let arbiter = match draft.one_in(3) {
+                true => format!("ON CONSTRAINT {name}_pkey"),
+                false => format!("({key})"),
+            };
+            format!(" ON CONFLICT {arbiter} DO UPDATE SET {c} = {value}{filter}")
         }
     };
     insert_into(draft, table, &conflict)
@@ -199,6 +203,15 @@ fn update_from(draft: &mut Draft<'_>) -> String {
         true => draft.by_key(parent, "x"),
         false => draft.by_key(line, "line"),
     };
+    if draft.one_in(4) {
+        // Several lines for one parent.
+        let filter = draft.by_key(parent, "parent");
+        let returning = draft.pick(&["", " RETURNING parent.k, parent.a"]);
+        return format!(
+            "UPDATE parent SET a = parent.a + 1, s = DEFAULT FROM line AS x \
+             WHERE x.k = parent.k AND {filter}{returning}"
+        );
+    }
     let set = draft.pick(&[
         "a = x.a",
         "a = coalesce(x.a, 0) + 1, s = x.s",
@@ -254,7 +267,7 @@ fn delete_using(draft: &mut Draft<'_>) -> String {
 
 fn with_change(draft: &mut Draft<'_>) -> String {
     let (line, parent) = (draft.line(), draft.parent());
-    match draft.rng.below(4) {
+    match draft.rng.below(7) {
         0 => {
             let filter = draft.by_key(parent, "x");
             format!(
@@ -274,6 +287,34 @@ fn with_change(draft: &mut Draft<'_>) -> String {
             format!(
                 "WITH c AS (DELETE FROM line WHERE {filter} RETURNING k, n, s) \
                  INSERT INTO line (k, n, s) SELECT k, n + 20, s FROM c RETURNING k, n"
+            )
+        }
+        3 => {
+            // Rows that both change: the first change counts.
+            let (first, second) = (draft.by_key(line, "line"), draft.by_key(line, "line"));
+            format!(
+                "WITH c AS (UPDATE line SET a = 2 WHERE {first} RETURNING a), \
+                 d AS (DELETE FROM line WHERE {second} RETURNING n) \
+                 SELECT (SELECT count(*) FROM c), (SELECT count(*) FROM d)"
+            )
+        }
+        4 => {
+            // A query that two parts name, and a change that nothing reads.
+            let (own, gone) = (draft.by_key(parent, "x"), draft.by_key(line, "line"));
+            format!(
+                "WITH x AS (SELECT * FROM parent AS x WHERE {own}), \
+                 d AS (DELETE FROM line WHERE {gone}), \
+                 c AS (UPDATE parent SET a = 4 FROM x WHERE x.k = parent.k RETURNING parent.k) \
+                 SELECT x.k, x.a FROM x, c WHERE x.k = c.k"
+            )
+        }
+        5 => {
+            let event = draft.event();
+            let set = assignments(draft, event);
+            let filter = draft.by_key(event, "event");
+            format!(
+                "WITH c AS (UPDATE event SET {set} WHERE {filter} RETURNING *) \
+                 SELECT count(*), max(a) FROM c"
             )
         }
         _ => {

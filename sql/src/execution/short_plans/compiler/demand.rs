@@ -10,6 +10,8 @@ pub(super) struct Demand {
     pub equal: Vec<Equal>,
     /// only the first rows are wanted
     pub first: Option<First>,
+    /// the plan gives the rows of a change: it reads one table, once
+    pub of_changed: bool,
 }
 
 /// A column of the plan, and the slot of its value.
@@ -59,6 +61,7 @@ impl Demand {
         Self {
             equal: equal.collect(),
             first: self.first.as_ref().and_then(order),
+            of_changed: self.of_changed,
         }
     }
 
@@ -66,6 +69,7 @@ impl Demand {
         Self {
             equal: self.equal.clone(),
             first: None,
+            of_changed: false,
         }
     }
 }

@@ -2,6 +2,7 @@
 //! because it reads what no key or index bounds, or has a form that only the full path runs.
 
 mod aggregate;
+mod changes;
 mod comparisons;
 mod demand;
 mod expressions;
@@ -11,8 +12,9 @@ mod table;
 
 use super::node::{Node, Operator};
 use super::operators::{Filter, Limit, Nothing, Project, Sort, Union, Values};
-use super::plan::{History, Scalar, ShortPlan};
+use super::plan::{History, Part, Scalar, ShortPlan};
 use super::slots::Slots;
+use crate::execution::dml::DmlForm;
 use crate::execution::row_executor::Compiled;
 use crate::planning::provider::access::AccessSettings;
 use crate::planning::template::Template;
@@ -45,10 +47,16 @@ pub(crate) struct Surroundings<'a> {
     pub moments: Vec<Arc<ScalarUDF>>,
     /// the result's columns with the names that users see
     pub output: &'a SchemaRef,
+    /// None: a query
+    pub form: Option<DmlForm>,
 }
 
-/// Compiles a query.
-pub(crate) fn compile(plan: &LogicalPlan, around: Surroundings<'_>) -> Option<ShortPlan> {
+/// Compiles a statement. `parts`: what runs before `plan`, with its name.
+pub(crate) fn compile(
+    parts: &[(String, LogicalPlan)],
+    plan: &LogicalPlan,
+    around: Surroundings<'_>,
+) -> Option<ShortPlan> {
     let moments = around.moments.iter();
     let moments = moments.map(|moment| moment.return_type(&[]).ok());
     let mut parameters = around.parameters;
@@ -57,6 +65,7 @@ pub(crate) fn compile(plan: &LogicalPlan, around: Surroundings<'_>) -> Option<Sh
     let mut compiler = Compiler {
         state: around.state,
         db: around.db,
+        catalog: around.catalog,
         uses_indexes: access.is_none_or(|access| access.indexes),
         slots: Arc::default(),
         parameters,
@@ -67,9 +76,21 @@ pub(crate) fn compile(plan: &LogicalPlan, around: Surroundings<'_>) -> Option<Sh
         nodes: 0,
         depth: 0,
     };
+    let mut compiled_parts = Vec::with_capacity(parts.len());
+    for (name, part) in parts {
+        let known = compiler.scalars.len();
+        let node = compiler.plan(part, &Demand::default(), Vec::new())?;
+        compiled_parts.push(Part {
+            name: name.clone(),
+            scalars: compiler.scalars.len() - known,
+            node,
+        });
+    }
     let root = compiler.plan(plan, &Demand::default(), Vec::new())?;
     Some(ShortPlan {
+        parts: compiled_parts,
         root,
+        form: around.form,
         scalars: compiler.scalars,
         slots: compiler.slots,
         parameters: compiler.parameters,
@@ -90,6 +111,7 @@ pub(crate) fn compile(plan: &LogicalPlan, around: Surroundings<'_>) -> Option<Sh
 struct Compiler<'a> {
     state: &'a SessionState,
     db: &'a Db,
+    catalog: &'a Arc<Catalog>,
     uses_indexes: bool,
     slots: Arc<Slots>,
     parameters: Vec<DataType>,
@@ -150,6 +172,7 @@ impl Compiler<'_> {
             LogicalPlan::Limit(limit) => self.limit(limit),
             LogicalPlan::Union(union) => self.union(union),
             LogicalPlan::Values(values) => self.values(values),
+            LogicalPlan::Extension(node) => self.extension(node),
             LogicalPlan::EmptyRelation(empty) => Some(self.node(
                 Nothing {
                     schema: empty.schema.inner().clone(),
@@ -238,6 +261,7 @@ impl Compiler<'_> {
                 None => demand.equal.clone(),
             },
             first: first.map(|(enough, order)| First { order, enough }),
+            of_changed: false,
         };
         let input = self.plan(&sort.input, &demand, Vec::new())?;
         let schema = sort.input.schema();
@@ -272,6 +296,7 @@ impl Compiler<'_> {
                 order: Vec::new(),
                 enough,
             }),
+            of_changed: false,
         };
         let input = self.plan(&limit.input, &demand, Vec::new())?;
         let none = DFSchema::empty();

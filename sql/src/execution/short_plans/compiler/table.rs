@@ -3,9 +3,14 @@
 use super::comparisons::Comparisons;
 use super::demand::{Demand, First};
 use super::{Compiler, texts};
-use crate::execution::row_executor::{Comparison, Lookup, OrderBy, Wanted, is_comparable};
+use crate::execution::row_executor::{
+    Comparison, Lookup, OrderBy, ROW_ID, SlotRef, Wanted, is_comparable,
+};
 use crate::execution::short_plans::node::Node;
-use crate::execution::short_plans::operators::{ByLookup, SmallTable, Stored};
+use crate::execution::short_plans::operators::{
+    Bound, ByLookup, Returned, Scan, SmallTable, Stored,
+};
+use crate::planning::provider::returned_rows::ReturnedRows;
 use crate::planning::provider::table::Table;
 use crate::planning::provider::table_schema::fields;
 use datafusion::arrow::datatypes::Schema;
@@ -15,7 +20,14 @@ use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableScan};
 use std::sync::Arc;
 use strandline_base::{ColumnId, SqlType};
+use strandline_engine::CompareOp;
 use strandline_engine::catalog::TableDef;
+
+/// About how many rows an earlier part returns.
+const RETURNED_ROWS: usize = 10;
+
+/// About how many rows pass the conditions of a scan.
+const SCANNED_ROWS: usize = 10;
 
 /// A read of a table.
 struct Reading<'a> {
@@ -35,6 +47,11 @@ impl Compiler<'_> {
         demand: &Demand,
         above: Vec<Expr>,
     ) -> Option<Node> {
+        if let Some(returned) = returned(scan) {
+            let node = self.node(returned, RETURNED_ROWS);
+            let conditions: Vec<Expr> = above.into_iter().chain(scan.filters.clone()).collect();
+            return self.filtered(node, &scan.projected_schema, &conditions);
+        }
         let reading = Reading::of(scan)?;
         let mut conditions = above;
         for part in scan.filters.iter().flat_map(split_conjunction) {
@@ -44,9 +61,12 @@ impl Compiler<'_> {
         }
         // Of the comparisons of one column the narrowest is the access path's.
         conditions.sort_by_key(|condition| !is_equality(condition));
-        match self.by_lookup(&reading, demand, &conditions) {
-            Some(found) => Some(found),
-            None => self.small_table(&reading, &conditions),
+        if let Some(found) = self.by_lookup(&reading, demand, &conditions) {
+            return Some(found);
+        }
+        match self.small_table(&reading, &conditions) {
+            None if demand.of_changed => self.scanned(&reading, &conditions),
+            small => small,
         }
     }
 
@@ -122,37 +142,73 @@ impl Compiler<'_> {
         Some(self.node(SmallTable { stored }, rows.max(1)))
     }
 
+    /// A scan, if a column is compared for equality: few rows are expected to pass.
+    fn scanned(&mut self, reading: &Reading<'_>, conditions: &[Expr]) -> Option<Node> {
+        if self.db.statistics(&reading.table).rows > Scan::ROWS_MAX {
+            return None;
+        }
+        let mut comparisons = Comparisons::default();
+        for condition in conditions {
+            if let Some(compared) = self.comparison(condition, &reading.schema)
+                && let Some(column) = reading.column(&compared.column.name)
+            {
+                comparisons.add(column, compared.comparison, compared.computed);
+            }
+        }
+        let is_equal = |(_, c): &(ColumnId, Comparison)| matches!(c, Comparison::Equal(_));
+        if !comparisons.found.iter().any(is_equal) {
+            return None;
+        }
+        let operator = Scan {
+            bounds: bounds(&reading.table, &comparisons.found),
+            computed: comparisons.computed,
+            stored: self.stored(reading, conditions)?,
+        };
+        Some(self.node(operator, SCANNED_ROWS))
+    }
+
     /// What is read of the table, and what is tested, for the columns that the scan gives.
     fn stored(&mut self, reading: &Reading<'_>, conditions: &[Expr]) -> Option<Stored> {
-        let mut positions = reading.projection.clone();
+        let columns = &reading.table.columns;
+        let given = reading.projection.iter().copied();
+        let mut positions: Vec<usize> = given.filter(|at| *at < columns.len()).collect();
         for column in conditions.iter().flat_map(Expr::column_refs) {
-            let columns = &reading.table.columns;
             let at = columns.iter().position(|c| c.name == column.name)?;
             if !positions.contains(&at) {
                 positions.push(at);
             }
         }
-        let all = fields(&reading.table);
-        let fields = positions.iter().map(|at| all.get(*at).cloned());
+        let has_row_id = reading.projection.contains(&columns.len());
+        if has_row_id {
+            positions.insert(0, columns.len());
+        }
+        let all = reading.scan.source.schema();
+        let fields = positions.iter().map(|at| all.fields().get(*at).cloned());
         let schema = Arc::new(Schema::new(fields.collect::<Option<Vec<_>>>()?));
         let name = reading.scan.table_name.clone();
         let named = DFSchema::try_from_qualified_schema(name, &schema).ok()?;
-        let columns = positions.iter().map(|at| reading.table.columns.get(*at));
-        let columns = columns.collect::<Option<Vec<_>>>()?;
+        let read = positions.iter().map(|at| match columns.get(*at) {
+            Some(column) => (column.id, column.sql_type),
+            None => (ROW_ID, SqlType::BigInt),
+        });
+        let (read, types) = read.unzip();
+        let place = |wanted: &usize| positions.iter().position(|at| at == wanted);
+        let given = reading.projection.iter().map(place);
         Some(Stored {
             table: reading.table.clone(),
-            read: columns.iter().map(|column| column.id).collect(),
-            types: columns.iter().map(|column| column.sql_type).collect(),
+            read,
+            types,
+            has_row_id,
             read_schema: schema,
             conditions: self.expressions(conditions, &named)?,
             text: texts(conditions, ", "),
-            wanted: reading.projection.len(),
+            given: given.collect::<Option<_>>()?,
         })
     }
 }
 
 impl<'a> Reading<'a> {
-    /// None: not a table as of the statement's snapshot, or more than its columns.
+    /// None: not a table as of the statement's snapshot.
     fn of(scan: &'a TableScan) -> Option<Self> {
         let provider = source_as_provider(&scan.source).ok()?;
         let table = provider.downcast_ref::<Table>()?;
@@ -161,8 +217,8 @@ impl<'a> Reading<'a> {
             Some(projection) => projection.clone(),
             None => (0..scan.source.schema().fields().len()).collect(),
         };
-        let is_stored = |at: &usize| *at < table.columns.len();
-        if !projection.iter().all(is_stored) {
+        // The row's id comes behind the columns.
+        if projection.iter().any(|at| *at > table.columns.len()) {
             return None;
         }
         let schema = Schema::new(fields(&table));
@@ -200,6 +256,63 @@ impl<'a> Reading<'a> {
         });
         Some((order.collect::<Option<_>>()?, Some(first.enough)))
     }
+}
+
+/// What blocks must have, of those comparisons whose values are exactly values of their columns.
+fn bounds(table: &TableDef, comparisons: &[(ColumnId, Comparison)]) -> Vec<Bound> {
+    let mut found = Vec::new();
+    for (column, comparison) in comparisons {
+        let t = table.column_by_id(*column).map(|column| column.sql_type);
+        let mut add = |op, slot: SlotRef| {
+            if let Some(t) = t.and_then(|t| bound_type(t, slot.sql_type)) {
+                found.push(Bound {
+                    column: *column,
+                    op,
+                    slot: slot.at,
+                    sql_type: t,
+                });
+            }
+        };
+        match comparison {
+            Comparison::Equal(slot) => add(CompareOp::Eq, *slot),
+            Comparison::In(_) => {}
+            Comparison::Within { lower, upper } => {
+                let strict = |inclusive, op, or_equal| if inclusive { or_equal } else { op };
+                if let Some((slot, inclusive)) = lower {
+                    add(strict(*inclusive, CompareOp::Gt, CompareOp::Ge), *slot);
+                }
+                if let Some((slot, inclusive)) = upper {
+                    add(strict(*inclusive, CompareOp::Lt, CompareOp::Le), *slot);
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The type in which a value of type `value` is exactly the bound of a column of type `t`.
+fn bound_type(t: SqlType, value: SqlType) -> Option<SqlType> {
+    let is_integer = |t| matches!(t, SqlType::SmallInt | SqlType::Integer | SqlType::BigInt);
+    let is_text = |t| matches!(t, SqlType::Text | SqlType::Varchar(_));
+    match t {
+        t if is_integer(t) && is_integer(value) => Some(t),
+        t if is_text(t) && is_text(value) => Some(SqlType::Text),
+        SqlType::Date | SqlType::Timestamp | SqlType::TimestampTz | SqlType::Uuid if t == value => {
+            Some(t)
+        }
+        _ => None,
+    }
+}
+
+/// The rows of an earlier part of the statement.
+fn returned(scan: &TableScan) -> Option<Returned> {
+    let provider = source_as_provider(&scan.source).ok()?;
+    let part = provider.downcast_ref::<ReturnedRows>()?.part();
+    let columns = match &scan.projection {
+        Some(projection) => projection.clone(),
+        None => (0..scan.source.schema().fields().len()).collect(),
+    };
+    Some(Returned { part, columns })
 }
 
 fn is_equality(condition: &Expr) -> bool {

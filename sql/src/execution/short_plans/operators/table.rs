@@ -6,9 +6,9 @@ use crate::execution::short_plans::run::{
     Expression, Rows, Run, Stop, batch_of, constant, filtered,
 };
 use crate::values::value::arrays_of_rows;
-use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::compute::concat_batches;
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{Int64Type, SchemaRef, UInt64Type};
 use std::sync::Arc;
 use strandline_base::{ColumnId, SqlType};
 use strandline_engine::ScanRequest;
@@ -18,28 +18,49 @@ use strandline_engine::catalog::TableDef;
 #[derive(Debug)]
 pub(in crate::execution::short_plans) struct Stored {
     pub table: Arc<TableDef>,
-    /// the columns read: those wanted, then others of conditions
+    /// the columns read: the row's id, those that are given, others of conditions
     pub read: Vec<ColumnId>,
     pub types: Vec<SqlType>,
+    /// whether the row's id is the first of them
+    pub has_row_id: bool,
     pub read_schema: SchemaRef,
     /// conditions that the access path does not decide
     pub conditions: Vec<Expression>,
     pub text: String,
-    /// the columns wanted, the first of those read
-    pub wanted: usize,
+    /// the places of the columns that are given among those read
+    pub given: Vec<usize>,
 }
 
 impl Stored {
-    fn finished(&self, batch: RecordBatch) -> Rows {
-        let batch = filtered(&self.conditions, batch)?;
-        if self.wanted == batch.num_columns() {
-            return Ok(batch);
+    /// A scan of all that is read.
+    pub(super) fn request(&self) -> ScanRequest {
+        ScanRequest {
+            columns: self.read[usize::from(self.has_row_id)..].to_vec(),
+            with_row_id: self.has_row_id,
+            ..ScanRequest::default()
         }
-        let wanted: Vec<usize> = (0..self.wanted).collect();
-        Ok(batch.project(&wanted)?)
     }
 
-    fn text(&self) -> String {
+    /// What a scan has given, with the columns in their order.
+    pub(super) fn scanned(&self, batch: &RecordBatch) -> Rows {
+        let mut columns = batch.columns().to_vec();
+        if self.has_row_id {
+            // A scan gives it last.
+            columns.rotate_right(1);
+        }
+        batch_of(&self.read_schema, columns, batch.num_rows())
+    }
+
+    pub(super) fn finished(&self, batch: RecordBatch) -> Rows {
+        let batch = filtered(&self.conditions, batch)?;
+        let is_all = self.given.len() == batch.num_columns();
+        if is_all && self.given.is_sorted() {
+            return Ok(batch);
+        }
+        Ok(batch.project(&self.given)?)
+    }
+
+    pub(super) fn text(&self) -> String {
         match self.text.is_empty() {
             true => String::new(),
             false => format!(", conditions=[{}]", self.text),
@@ -70,7 +91,13 @@ impl Operator for ByLookup {
         let rows = cells.len() / width.max(1);
         run.read(rows)?;
         let stored = &self.stored;
-        let columns = arrays_of_rows(&mut cells, width, &stored.types)?;
+        let mut columns = arrays_of_rows(&mut cells, width, &stored.types)?;
+        if stored.has_row_id
+            && let Some(ids) = columns.first_mut()
+        {
+            let numbers = ids.as_primitive_opt::<Int64Type>().ok_or(Stop::Undecided)?;
+            *ids = Arc::new(numbers.unary::<_, UInt64Type>(i64::cast_unsigned));
+        }
         let batch = batch_of(&stored.read_schema, columns, rows)?;
         run.charge(&batch)?;
         stored.finished(batch)
@@ -104,11 +131,7 @@ impl Operator for SmallTable {
             // A scan that notes its conditions conflicts with fewer changes.
             return Err(Stop::Undecided);
         }
-        let request = ScanRequest {
-            columns: stored.read.clone(),
-            ..ScanRequest::default()
-        };
-        let scan = run.statement.scan(&stored.table, request)?;
+        let scan = run.statement.scan(&stored.table, stored.request())?;
         if scan.units() > 1 {
             // Many rows were added since the plan was made.
             return Err(Stop::Undecided);
@@ -121,8 +144,7 @@ impl Operator for SmallTable {
                 if rows > Self::ROWS_MAX {
                     return Err(Stop::Undecided);
                 }
-                let columns = part.columns().to_vec();
-                parts.push(batch_of(&stored.read_schema, columns, part.num_rows())?);
+                parts.push(stored.scanned(&part)?);
             }
         }
         run.read(rows)?;

@@ -98,6 +98,6 @@ async fn fill(context: &StatementContext, table: &TableDef, column: &str) -> Res
     let update = parse::statement(&sql)?;
     let statement = context.statement.transaction().begin_statement()?;
     let mut again = context.again(statement.clone());
-    dml::execute(&mut again, &update).await?;
+    dml::execute(&mut again, &update, &Default::default()).await?;
     row_rules::finish(&again)
 }
