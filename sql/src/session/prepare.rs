@@ -11,6 +11,7 @@ use crate::parse::params;
 use crate::statements::data_statement::DataStatement;
 use crate::statements::plan_cache;
 use crate::statements::work::Work;
+use crate::values::parameter_value::of_types;
 use crate::values::summary::Summary;
 use datafusion::arrow::datatypes::FieldRef;
 use datafusion::scalar::ScalarValue;
@@ -69,25 +70,30 @@ impl Session {
         values: &[ScalarValue],
     ) -> Result<Output> {
         prepared.check_count(values.len())?;
+        let values = prepared.typed_values(values);
+        let values = values.as_ref();
         if let Some(output) = self.run_point(prepared, values, None).await? {
             return Ok(output);
         }
         if prepared.typed {
             let types = self.known_types(prepared).await?;
-            return Box::pin(self.run_with(prepared, values, &types)).await;
+            let values = of_types(values, &types);
+            return Box::pin(self.run_with(prepared, (&values, &types), true)).await;
         }
         let (values, mut types): (Vec<_>, Vec<_>) = values.iter().map(params::own_type).unzip();
         types.resize(prepared.parameter_count(), None);
-        Box::pin(self.run_with(prepared, &values, &types)).await
+        let has_short = values.is_empty();
+        Box::pin(self.run_with(prepared, (&values, &types), has_short)).await
     }
 
     /// Runs a prepared statement outside the row executor. `types` are the parameters' types, where
-    /// they are known.
+    /// they are known. `has_short`: its kept plan may have a short plan; else the statement's shape
+    /// has it.
     async fn run_with(
         &mut self,
         prepared: &PreparedStatement,
-        values: &[ScalarValue],
-        types: &[Option<SqlType>],
+        (values, types): (&[ScalarValue], &[Option<SqlType>]),
+        has_short: bool,
     ) -> Result<Output> {
         if self.may_keep_plan(prepared) {
             let shared = self.shared.clone();
@@ -97,6 +103,7 @@ impl Session {
                 has_parameters: prepared.parameter_count() > 0,
                 values,
                 types,
+                has_short,
                 statistics: &shared.statistics,
             };
             return self.execute(&Work::Prepared(execution)).await;
@@ -235,7 +242,7 @@ impl Session {
         {
             return Ok(output);
         }
-        Box::pin(self.run_with(prepared, values, types)).await
+        Box::pin(self.run_with(prepared, (values, types), true)).await
     }
 
     /// The prepared statement that an EXECUTE names.

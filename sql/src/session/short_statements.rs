@@ -1,14 +1,16 @@
 //! Short plans of a session's statements: the choice of executions, and the transaction around
 //! them.
 //!
-//! A statement that the row executor does not compile from its syntax tree may have a short plan
-//! beside its kept plan. An execution that the short plan leaves undecided takes the full path.
+//! A statement that the row executor does not compile from its syntax tree may have a short plan:
+//! beside its kept plan, or of its shape if its parameters are read as literals ([`shapes`]). An
+//! execution that the short plan leaves undecided takes the full path.
+//!
+//! [`shapes`]: super::shapes
 
 use super::Session;
 use super::outcome::Output;
 use super::prepared::PreparedStatement;
 use crate::execution::short_plans::{Inputs, ShortPlan};
-use crate::parse::params;
 use crate::statements::plan_cache::Sought;
 use datafusion::scalar::ScalarValue;
 use std::borrow::Cow;
@@ -17,13 +19,13 @@ use strandline_base::{Result, SqlType};
 
 /// A plan with the values of an execution.
 pub(super) struct ShortRun<'a> {
-    plan: Arc<ShortPlan>,
-    values: Cow<'a, [ScalarValue]>,
+    pub plan: Arc<ShortPlan>,
+    pub values: Cow<'a, [ScalarValue]>,
 }
 
 impl Session {
     /// The short plan for an execution, if the statement has one for these values. `types` are the
-    /// values' types if the statement itself does not know them.
+    /// values' types if somebody but the statement knows them.
     pub(super) fn short_run<'a>(
         &self,
         prepared: &PreparedStatement,
@@ -33,20 +35,17 @@ impl Session {
         if !self.row_executor || self.settings.max_staleness.is_some() {
             return None;
         }
-        let (values, own) = match (prepared.typed, types) {
-            (true, _) | (_, Some(_)) => (Cow::Borrowed(values), None),
-            (false, None) => {
-                let own: (Vec<_>, Vec<_>) = values.iter().map(params::own_type).unzip();
-                (Cow::Owned(own.0), Some(own.1))
-            }
-        };
+        if !prepared.typed && types.is_none() && !values.is_empty() {
+            return self.run_of_shape(prepared, values);
+        }
         let sought = Sought {
             template: &self.template,
-            values: &values,
-            types: types.or(own.as_deref()),
+            values,
+            types,
         };
         let uses = |catalog: &Arc<_>| self.uses_catalog(catalog);
         let plan = prepared.plan.short(&sought, uses)?;
+        let values = Cow::Borrowed(values);
         Some(ShortRun { plan, values })
     }
 

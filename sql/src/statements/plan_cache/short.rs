@@ -1,12 +1,13 @@
 //! The short plans of kept plans: compiled with the plan, and asked for before an execution, which
 //! then needs no plan of DataFusion ([`short_plans`]).
 
-use super::{Execution, PlanSlot, SlotState, are_of, look, plan};
+use super::{Execution, Kept, PlanSlot, SlotState, are_of, look, plan};
 use crate::catalogs::pg_catalog::display;
-use crate::execution::short_plans::{self, ShortPlan, Surroundings};
+use crate::execution::short_plans::{self, Inputs, ShortPlan, Surroundings};
 use crate::planning::context::StatementContext;
 use crate::planning::template::Template;
-use datafusion::arrow::datatypes::{Field, SchemaRef};
+use crate::values::result::QueryResult;
+use datafusion::arrow::datatypes::{DataType, Field, SchemaRef};
 use datafusion::common::Result as PlanResult;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::logical_expr::expr::Placeholder;
@@ -14,7 +15,7 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF};
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
-use strandline_base::SqlType;
+use strandline_base::{Result, SqlType};
 use strandline_engine::catalog::Catalog;
 use strandline_semantics as semantics;
 use strandline_semantics::functions::moment_of;
@@ -50,6 +51,29 @@ impl PlanSlot {
 }
 
 impl Execution<'_> {
+    /// Runs the short plan of a plan that has just been made; None: there is none, or it stops.
+    pub(super) fn run_short(
+        &self,
+        kept: &Kept,
+        context: &StatementContext,
+    ) -> Result<Option<QueryResult>> {
+        let Some(short) = &kept.short else {
+            return Ok(None);
+        };
+        let inputs = Inputs {
+            transaction: context.statement.transaction(),
+            values: self.values,
+            memory: context.memory(),
+            now_us: context.now_us(),
+        };
+        let result = short.run_for(&context.statement, &inputs)?;
+        match result {
+            Some(_) => self.statistics.planned(),
+            None => self.statistics.short_stopped(),
+        }
+        Ok(result)
+    }
+
     /// The short plan of a query whose kept plan is for these values only, because a parameter is
     /// in a place of constants: LIMIT and OFFSET of a short plan may have any values.
     pub(super) async fn short_of_any(&self, context: &mut StatementContext) -> Option<ShortPlan> {
@@ -101,6 +125,24 @@ pub(super) fn compile(
     let parameters = parameters.collect::<Option<Vec<_>>>()?;
     let (open, moments) = with_moments(analyzed.clone(), parameters.len()).ok()?;
     let optimized = context.optimize(open).ok()?;
+    of_parts(context, &optimized, (parameters, moments), output)
+}
+
+/// The short plan of an optimized query without parameters and functions of the current moment.
+pub(super) fn of_optimized(
+    context: &StatementContext,
+    optimized: &LogicalPlan,
+    output: &SchemaRef,
+) -> Option<ShortPlan> {
+    of_parts(context, optimized, (Vec::new(), Vec::new()), output)
+}
+
+fn of_parts(
+    context: &StatementContext,
+    optimized: &LogicalPlan,
+    (parameters, moments): (Vec<DataType>, Vec<Arc<ScalarUDF>>),
+    output: &SchemaRef,
+) -> Option<ShortPlan> {
     let around = Surroundings {
         state: &context.state,
         db: context.statement.transaction().db(),
@@ -110,7 +152,7 @@ pub(super) fn compile(
         moments,
         output,
     };
-    short_plans::compile(&optimized, around)
+    short_plans::compile(optimized, around)
 }
 
 /// The plan with further parameters in place of functions of the current moment, and these
