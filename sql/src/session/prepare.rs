@@ -104,6 +104,7 @@ impl Session {
                 values,
                 types,
                 has_short,
+                runs_short: self.row_executor,
                 statistics: &shared.statistics,
             };
             return self.execute(&Work::Prepared(execution)).await;
@@ -118,7 +119,7 @@ impl Session {
 
     /// Whether the statement's plan is kept. It is for DML, and for a read-only query unless the
     /// query may read at an older moment.
-    fn may_keep_plan(&self, prepared: &PreparedStatement) -> bool {
+    pub(super) fn may_keep_plan(&self, prepared: &PreparedStatement) -> bool {
         match DataStatement::of(&prepared.statement) {
             Some(DataStatement::Query(query)) => {
                 self.settings.max_staleness.is_none() && prepared.only_reads(query)

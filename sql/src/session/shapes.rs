@@ -65,14 +65,16 @@ impl Session {
         prepared: &PreparedStatement,
         values: &[ScalarValue],
     ) -> Option<ShortRun<'static>> {
-        let known = match &mut *prepared.shape.lock() {
-            shape @ Shape::New => {
+        let mut shape = prepared.shape.lock();
+        let known = match &*shape {
+            Shape::New => {
                 *shape = Shape::Used;
                 return None;
             }
             Shape::Known(known) if self.is_present(known) => Some(known.clone()),
             Shape::Used | Shape::Known(_) => None,
         };
+        drop(shape);
         let known = match known {
             Some(known) => known,
             None => {

@@ -115,6 +115,8 @@ pub(crate) struct Execution<'a> {
     pub types: &'a [Option<SqlType>],
     /// whether a short plan may be made beside the kept plan
     pub has_short: bool,
+    /// whether the execution that makes a short plan may run it
+    pub runs_short: bool,
     pub statistics: &'a StatementStatistics,
 }
 
@@ -170,7 +172,10 @@ impl Execution<'_> {
             Ok(None) => return Ok(self.plans_anew(context)),
             Err(error) => return self.failed(error, context),
         };
-        if is_new && let Some(result) = self.run_short(&kept, context)? {
+        if is_new
+            && self.runs_short
+            && let Some(result) = self.run_short(&kept, context)?
+        {
             return Ok(Some(Ran::Batch(result)));
         }
         let planned = match self.plan_by(&kept, context).await {
