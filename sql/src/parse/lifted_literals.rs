@@ -3,24 +3,32 @@
 //!
 //! Texts that differ only in literals share one parsed and compiled statement, such as the texts of
 //! an application that inserts values into them. It is one pass over the bytes, without tokens.
+//! Some literals decide what a statement is, such as the digits in `round(a, 2)`. These mostly stay
+//! the same while keys differ, so there is a second form of a text, in which only literals that are
+//! compared, assigned or inserted are lifted ([`LiftedText::lift_operands`]).
 //!
 //! Invariants:
 //! - A lifted text has the meaning of the original if a parameter without a declared type is read
-//!   like the literal of its value, as the row executor does.
+//!   like the literal of its value.
 //! - Where this is uncertain, nothing is lifted: comments, dollar quotes, parameters, escape
 //!   strings, exponents.
 //! - A literal stays in the text where it is not a value: after `ORDER BY` or `GROUP BY` (a
 //!   column's number), after `ON CONFLICT` (it determines the index), after a word (`date '…'`).
+//! - Texts whose literals have other types differ: a blank follows the parameter of a bigint.
 
 use datafusion::scalar::ScalarValue;
+use std::fmt::Write;
+
+#[cfg(test)]
+mod tests;
 
 /// Bytes of the longest text that is lifted. Longer texts are bulk data and do not repeat.
-const LONGEST: usize = 2048;
+const LONGEST: usize = 8192;
 /// The most literals. A text with more is bulk data.
-const MOST: usize = 64;
+const MOST: usize = 256;
 /// The first words of lifted texts.
-const FIRST_WORDS: [&str; 8] = [
-    "select", "insert", "update", "delete", "begin", "commit", "end", "rollback",
+const FIRST_WORDS: [&str; 9] = [
+    "select", "with", "insert", "update", "delete", "begin", "commit", "end", "rollback",
 ];
 
 /// A text without its literals, and the literals.
@@ -30,22 +38,70 @@ pub struct LiftedText {
     pub text: String,
     /// the literals' values, as the row executor reads them
     pub values: Vec<ScalarValue>,
+    /// the literals' places in the original text
+    places: Vec<Place>,
+}
+
+/// The place of a literal in its text.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    begin: usize,
+    end: usize,
+    /// whether it is compared, assigned or inserted as it is
+    is_operand: bool,
 }
 
 impl LiftedText {
     /// Lifts the literals of `sql`. Returns false if `sql` must run as it is; the fields are then
     /// invalid. The previous contents are replaced, and their memory is reused.
     pub fn lift(&mut self, sql: &str) -> bool {
-        self.text.clear();
         self.values.clear();
+        self.places.clear();
         let pass = Pass {
             sql,
             at: 0,
-            lifts: true,
+            level: Level::OUTERMOST,
+            outer: Vec::new(),
+            opens_list: false,
+            is_between: false,
             follows: Follows::Other,
             out: self,
         };
-        sql.len() <= LONGEST && begins_well(sql) && pass.run().is_some()
+        sql.len() <= LONGEST && begins_well(sql) && pass.run().is_some() && self.write(sql)
+    }
+
+    /// Makes this the text in which only those literals of `all`, the lifted form of `sql`, are
+    /// lifted that are operands. A decimal's digits are its type, so decimals stay. Returns false
+    /// if these are all literals, or none.
+    pub fn lift_operands(&mut self, all: &Self, sql: &str) -> bool {
+        self.values.clear();
+        self.places.clear();
+        for (place, value) in all.places.iter().zip(&all.values) {
+            if place.is_operand && !value.data_type().is_decimal() {
+                self.places.push(*place);
+                self.values.push(value.clone());
+            }
+        }
+        (1..all.places.len()).contains(&self.places.len()) && self.write(sql)
+    }
+
+    /// Writes the text with parameters in the literals' places.
+    fn write(&mut self, sql: &str) -> bool {
+        self.text.clear();
+        let mut from = 0;
+        for (at, (place, value)) in self.places.iter().zip(&self.values).enumerate() {
+            self.text.push_str(&sql[from..place.begin]);
+            let blank = match value {
+                ScalarValue::Int64(_) => " ",
+                _ => "",
+            };
+            if write!(self.text, "${}{blank}", at + 1).is_err() {
+                return false;
+            }
+            from = place.end;
+        }
+        self.text.push_str(&sql[from..]);
+        true
     }
 }
 
@@ -65,15 +121,41 @@ enum Follows {
     /// a word that may give a type to the string after it
     Word,
     Literal,
-    /// a sign, AND, BETWEEN or the start: a value follows
+    /// a comparison, BETWEEN, LIMIT, or the place before an item of a list of values
+    Operator,
+    /// another sign, AND, LIKE or the start: a value follows
     Other,
+}
+
+/// What is known within the present parentheses.
+#[derive(Clone, Copy)]
+struct Level {
+    /// whether literals are values here
+    lifts: bool,
+    /// whether it is a list of values
+    is_list: bool,
+    /// whether lists follow: VALUES
+    has_lists: bool,
+}
+
+impl Level {
+    const OUTERMOST: Self = Self {
+        lifts: true,
+        is_list: false,
+        has_lists: false,
+    };
 }
 
 struct Pass<'a> {
     sql: &'a str,
     at: usize,
-    /// whether literals are values here
-    lifts: bool,
+    level: Level,
+    /// the levels around the present one
+    outer: Vec<Level>,
+    /// whether the last token was a word before a list of values: IN, ANY
+    opens_list: bool,
+    /// whether the next AND belongs to a BETWEEN
+    is_between: bool,
     follows: Follows,
     out: &'a mut LiftedText,
 }
@@ -87,7 +169,7 @@ impl Pass<'_> {
                 b'"' => self.quoted_name()?,
                 b'0'..=b'9' => self.number()?,
                 byte if is_word(byte) => self.word()?,
-                byte if byte.is_ascii_whitespace() => self.copy(1)?,
+                byte if byte.is_ascii_whitespace() => self.at += 1,
                 _ => self.sign(byte)?,
             }
         }
@@ -96,14 +178,6 @@ impl Pass<'_> {
 
     fn peek(&self, ahead: usize) -> Option<u8> {
         self.sql.as_bytes().get(self.at + ahead).copied()
-    }
-
-    /// Copies the next `bytes`.
-    fn copy(&mut self, bytes: usize) -> Option<()> {
-        let end = self.at + bytes;
-        self.out.text.push_str(self.sql.get(self.at..end)?);
-        self.at = end;
-        Some(())
     }
 
     fn sign(&mut self, byte: u8) -> Option<()> {
@@ -133,8 +207,47 @@ impl Pass<'_> {
         if !is_plain || is_comment || is_fraction {
             return None;
         }
-        self.follows = Follows::Other;
-        self.copy(1)
+        self.follows = match byte {
+            b'(' => self.open(),
+            b')' => {
+                self.level = self.outer.pop().unwrap_or(Level::OUTERMOST);
+                Follows::Other
+            }
+            b',' if self.level.is_list => Follows::Operator,
+            b'=' | b'<' | b'>' | b'!' => self.comparison(),
+            b'-' if self.follows == Follows::Operator => Follows::Operator,
+            _ => Follows::Other,
+        };
+        self.opens_list = false;
+        self.at += 1;
+        Some(())
+    }
+
+    /// Enters parentheses.
+    fn open(&mut self) -> Follows {
+        let is_list = self.opens_list || self.level.has_lists || self.follows == Follows::Operator;
+        self.outer.push(self.level);
+        self.level = Level {
+            is_list,
+            has_lists: false,
+            ..self.level
+        };
+        match is_list {
+            true => Follows::Operator,
+            false => Follows::Other,
+        }
+    }
+
+    /// A sign of a comparison, of which an operator may have two. A literal that is compared with a
+    /// literal is no operand (`1 = 1`), nor is a key of a document (`->> 'key'`).
+    fn comparison(&self) -> Follows {
+        let before = self.at.checked_sub(1);
+        let before = before.and_then(|before| self.sql.as_bytes().get(before));
+        match (before, self.follows) {
+            (Some(b'-'), _) | (_, Follows::Literal) => Follows::Other,
+            (Some(b'=' | b'<' | b'>' | b'!'), follows) => follows,
+            _ => Follows::Operator,
+        }
     }
 
     fn word(&mut self) -> Option<()> {
@@ -146,24 +259,37 @@ impl Pass<'_> {
             return None;
         }
         let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
-        self.follows = match is("and") || is("between") {
-            true => Follows::Other,
-            false => Follows::Word,
+        let ends_between = is("and") && std::mem::take(&mut self.is_between);
+        self.is_between |= is("between");
+        self.follows = if ends_between || is("between") || is("limit") || is("offset") {
+            Follows::Operator
+        } else if is("and") || is("like") || is("ilike") {
+            Follows::Other
+        } else {
+            Follows::Word
         };
-        if is("conflict") {
-            return self.copy(self.sql.len() - self.at);
+        self.opens_list = is("in") || is("any");
+        self.level.has_lists = is("values");
+        if is("by") {
+            self.level.lifts = false;
         }
-        if is("by") || is("limit") {
-            self.lifts = is("limit");
+        if is("limit") || is("offset") {
+            self.level.lifts = true;
         }
-        self.copy(length)
+        self.at = match is("conflict") {
+            true => self.sql.len(),
+            false => self.at + length,
+        };
+        Some(())
     }
 
     fn quoted_name(&mut self) -> Option<()> {
         let rest = self.sql.as_bytes().get(self.at + 1..)?;
         let end = rest.iter().position(|byte| *byte == b'"')?;
         self.follows = Follows::Word;
-        self.copy(end + 2)
+        self.opens_list = false;
+        self.at += end + 2;
+        Some(())
     }
 
     fn number(&mut self) -> Option<()> {
@@ -203,23 +329,21 @@ impl Pass<'_> {
         self.literal(length, ScalarValue::Utf8(Some(value)), is_value)
     }
 
-    /// A literal of `length` bytes: a parameter and its value, or a copy of it.
+    /// A literal of `length` bytes.
     fn literal(&mut self, length: usize, value: ScalarValue, is_value: bool) -> Option<()> {
-        self.follows = Follows::Literal;
-        if !self.lifts || !is_value {
-            return self.copy(length);
-        }
+        let begin = self.at;
         self.at += length;
-        self.out.values.push(value);
-        let number = self.out.values.len();
-        self.out.text.push('$');
-        if number >= 10 {
-            self.out
-                .text
-                .push(char::from(b'0' + (number / 10 % 10) as u8));
+        if self.level.lifts && is_value {
+            self.out.values.push(value);
+            self.out.places.push(Place {
+                begin,
+                end: self.at,
+                is_operand: self.follows == Follows::Operator,
+            });
         }
-        self.out.text.push(char::from(b'0' + (number % 10) as u8));
-        (number <= MOST).then_some(())
+        self.follows = Follows::Literal;
+        self.opens_list = false;
+        (self.out.values.len() <= MOST).then_some(())
     }
 }
 
@@ -242,139 +366,4 @@ pub fn number_value(digits: &str) -> Option<ScalarValue> {
     let is_plain = figures.bytes().all(|b| b.is_ascii_digit()) && (1..=37).contains(&figures.len());
     let scale = i8::try_from(fraction.len()).ok().filter(|_| is_plain)?;
     Some(ScalarValue::Decimal128(figures.parse().ok(), 38, scale))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn lifted(sql: &str) -> Option<(String, String)> {
-        let mut lifted = LiftedText::default();
-        let values = |values: &[ScalarValue]| {
-            let values: Vec<_> = values.iter().map(|v| format!("{v:?}")).collect();
-            values.join(" ")
-        };
-        let does = lifted.lift(sql);
-        does.then(|| (lifted.text.clone(), values(&lifted.values)))
-    }
-
-    #[track_caller]
-    fn gives(sql: &str, text: &str, values: &str) {
-        assert_eq!(lifted(sql), Some((text.to_string(), values.to_string())));
-    }
-
-    #[test]
-    fn values_are_lifted() {
-        gives(
-            "SELECT a FROM t WHERE k = 7;",
-            "SELECT a FROM t WHERE k = $1;",
-            "Int32(7)",
-        );
-        gives(
-            "update t set a=a+-12,b='it''s' where k in (1, 3000000000)",
-            "update t set a=a+-$1,b=$2 where k in ($3, $4)",
-            "Int32(12) Utf8(\"it's\") Int32(1) Int64(3000000000)",
-        );
-        gives(
-            "INSERT INTO t1 VALUES (1.50, '', NULL, 'ä', now())",
-            "INSERT INTO t1 VALUES ($1, $2, NULL, $3, now())",
-            "Decimal128(1.50,38,2) Utf8(\"\") Utf8(\"ä\")",
-        );
-        gives(
-            "SELECT a FROM t WHERE s BETWEEN 'a' AND 'b'",
-            "SELECT a FROM t WHERE s BETWEEN $1 AND $2",
-            "Utf8(\"a\") Utf8(\"b\")",
-        );
-        gives("BEGIN", "BEGIN", "");
-        // A name of other letters is one word; a long number is not lifted.
-        gives("SELECT ä1 FROM t", "SELECT ä1 FROM t", "");
-        let many: Vec<_> = (10..30).map(|n| n.to_string()).collect();
-        let (text, values) =
-            lifted(&format!("SELECT a FROM t WHERE k IN ({})", many.join(","))).expect("lifts");
-        assert!(text.contains("$9,$10,$11,") && text.ends_with(",$19,$20)"));
-        assert!(values.ends_with("Int32(29)"));
-    }
-
-    #[test]
-    fn what_is_no_value_stays() {
-        gives(
-            "SELECT a FROM t WHERE d = date '2020-01-01' ORDER BY 1, 2 LIMIT 3",
-            "SELECT a FROM t WHERE d = date '2020-01-01' ORDER BY 1, 2 LIMIT $1",
-            "Int32(3)",
-        );
-        gives(
-            "INSERT INTO t VALUES (1) ON CONFLICT (k) WHERE a > 5 DO UPDATE SET a = 'x'",
-            "INSERT INTO t VALUES ($1) ON CONFLICT (k) WHERE a > 5 DO UPDATE SET a = 'x'",
-            "Int32(1)",
-        );
-        gives(
-            "SELECT a AS \"x'1\" FROM t WHERE \"k\" = 1",
-            "SELECT a AS \"x'1\" FROM t WHERE \"k\" = $1",
-            "Int32(1)",
-        );
-        gives(
-            "SELECT a, \"date\" '2020-01-01'",
-            "SELECT a, \"date\" '2020-01-01'",
-            "",
-        );
-        gives(
-            "SELECT a1 FROM t2 WHERE s LIKE 'a%'",
-            "SELECT a1 FROM t2 WHERE s LIKE 'a%'",
-            "",
-        );
-    }
-
-    #[test]
-    fn what_was_lifted_before_is_gone() {
-        let mut lifted = LiftedText::default();
-        for _ in 0..2 {
-            assert!(lifted.lift("SELECT 7"));
-            assert_eq!(
-                (lifted.text.as_str(), lifted.values.len()),
-                ("SELECT $1", 1)
-            );
-        }
-    }
-
-    #[test]
-    fn texts_of_doubt_are_left() {
-        for sql in [
-            "",
-            "SELECTED 1",
-            "CREATE TABLE t (a int DEFAULT 7)",
-            "SELECT 1 -- one",
-            "SELECT /* 1 */ 2",
-            "SELECT $1",
-            "SELECT $$a$$",
-            "SELECT E'\\n'",
-            "SELECT U&'x'",
-            "SELECT 1e5",
-            "SELECT .5",
-            "SELECT 1..2",
-            "SELECT 0xFF",
-            "SELECT 123abc",
-            "SELECT 'a' 'b'",
-            "SELECT 'a'\n'b'",
-            "SELECT 'a",
-            "SELECT \"a",
-            "SELECT a ? 'b'",
-            "SELECT a @> 'b'",
-            "SELECT a\\b",
-            "SELECT a$1 FROM t",
-            "SELECT 99999999999999999999",
-            "SELECT 1.2345678901234567890123456789012345678",
-            "SELECT 1'a'",
-            "SELECT 1\"a\"",
-            "SELECT a = '\0'",
-        ] {
-            assert_eq!(lifted(sql), None, "{sql}");
-        }
-        let long = format!("SELECT a FROM t WHERE k = '{}'", "x".repeat(LONGEST));
-        assert_eq!(lifted(&long), None);
-        let many = vec!["1"; MOST + 1].join(", ");
-        assert_eq!(
-            lifted(&format!("SELECT a FROM t WHERE k IN ({many})")),
-            None
-        );
-    }
 }

@@ -17,6 +17,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use std::ops::ControlFlow;
 use strandline_base::{Error, Result, SqlState, SqlType, Value};
+use strandline_column::types::arrow_type;
 use strandline_semantics::sql::walk::walk_mut;
 
 #[cfg(test)]
@@ -174,18 +175,30 @@ pub fn own_type(value: &ScalarValue) -> (ScalarValue, Option<SqlType>) {
     }
     let has_place = value.is_null() || value.data_type().is_string();
     let known = (!has_place).then(|| value::sql_type_of(&value.data_type()).ok());
-    let own = known.flatten().filter(|t| {
-        matches!(
-            t,
-            SqlType::Boolean
-                | SqlType::Double
-                | SqlType::Date
-                | SqlType::Timestamp
-                | SqlType::TimestampTz
-                | SqlType::Uuid
-        )
-    });
+    let is_of = |t: &SqlType| value.data_type() == arrow_type(*t);
+    let own = known.flatten().filter(|t| is_plain(*t) && is_of(t));
     (value.clone(), own)
+}
+
+/// Whether a literal of type `t` carries no more than its type: a numeric also has digits.
+pub fn is_plain(t: SqlType) -> bool {
+    matches!(
+        t,
+        SqlType::Boolean
+            | SqlType::SmallInt
+            | SqlType::Integer
+            | SqlType::BigInt
+            | SqlType::Real
+            | SqlType::Double
+            | SqlType::Text
+            | SqlType::Bytea
+            | SqlType::Date
+            | SqlType::Time
+            | SqlType::Timestamp
+            | SqlType::TimestampTz
+            | SqlType::Interval
+            | SqlType::Uuid
+    )
 }
 
 /// Whether a parameter of a statement is in a place that takes only a constant.

@@ -165,7 +165,8 @@ fn text_field(name: &str) -> Field {
     Field::new(name, DataType::Utf8, false)
 }
 
-async fn types_and_result(
+/// The types of a query's or DML statement's parameters, and the columns of its rows.
+pub(super) async fn types_and_result(
     context: &StatementContext,
     statement: &Parsed,
     declared: Vec<Option<SqlType>>,

@@ -128,6 +128,10 @@ impl Session {
         };
         match execution.run(&mut context).await? {
             Some(Ran::Rows(rows)) => Ok(running(context, rows)),
+            Some(Ran::Batch(result)) => {
+                row_rules::finish(&context)?;
+                Ok(Output::Batch(result))
+            }
             Some(Ran::Changed(done)) => {
                 row_rules::finish(&context)?;
                 Ok(Output::Done(dml_summary(done)))

@@ -27,6 +27,7 @@ pub mod prepared;
 mod relaxed;
 mod row_statements;
 pub mod settings;
+mod shapes;
 pub mod shared;
 mod short_statements;
 pub mod slow_log;

@@ -6,12 +6,14 @@ use super::arrays::ParameterType;
 use super::description::{Description, of_parameter};
 use super::outcome::Output;
 use super::prepared::PreparedStatement;
+use super::shapes::has_shape;
 use crate::parse::names;
 use crate::parse::params;
 use crate::statements::data_statement::DataStatement;
 use crate::statements::plan_cache;
 use crate::statements::with_changes;
 use crate::statements::work::Work;
+use crate::values::parameter_value::of_types;
 use crate::values::summary::Summary;
 use datafusion::arrow::datatypes::FieldRef;
 use datafusion::scalar::ScalarValue;
@@ -70,25 +72,30 @@ impl Session {
         values: &[ScalarValue],
     ) -> Result<Output> {
         prepared.check_count(values.len())?;
+        let values = prepared.typed_values(values);
+        let values = values.as_ref();
         if let Some(output) = self.run_point(prepared, values, None).await? {
             return Ok(output);
         }
         if prepared.typed {
             let types = self.known_types(prepared).await?;
-            return Box::pin(self.run_with(prepared, values, &types)).await;
+            let values = of_types(values, &types);
+            return Box::pin(self.run_with(prepared, (&values, &types), true)).await;
         }
         let (values, mut types): (Vec<_>, Vec<_>) = values.iter().map(params::own_type).unzip();
         types.resize(prepared.parameter_count(), None);
-        Box::pin(self.run_with(prepared, &values, &types)).await
+        let has_short = values.is_empty() || !has_shape(&prepared.statement);
+        Box::pin(self.run_with(prepared, (&values, &types), has_short)).await
     }
 
     /// Runs a prepared statement outside the row executor. `types` are the parameters' types, where
-    /// they are known.
+    /// they are known. `has_short`: its kept plan may have a short plan; else the statement's shape
+    /// has it.
     async fn run_with(
         &mut self,
         prepared: &PreparedStatement,
-        values: &[ScalarValue],
-        types: &[Option<SqlType>],
+        (values, types): (&[ScalarValue], &[Option<SqlType>]),
+        has_short: bool,
     ) -> Result<Output> {
         if self.may_keep_plan(prepared) {
             let shared = self.shared.clone();
@@ -98,6 +105,8 @@ impl Session {
                 has_parameters: prepared.parameter_count() > 0,
                 values,
                 types,
+                has_short,
+                runs_short: self.row_executor,
                 statistics: &shared.statistics,
             };
             return self.execute(&Work::Prepared(execution)).await;
@@ -112,7 +121,7 @@ impl Session {
 
     /// Whether the statement's plan is kept. It is for what changes rows, and for a read-only query
     /// unless the query may read at an older moment.
-    fn may_keep_plan(&self, prepared: &PreparedStatement) -> bool {
+    pub(super) fn may_keep_plan(&self, prepared: &PreparedStatement) -> bool {
         match DataStatement::of(&prepared.statement) {
             Some(DataStatement::Query(query)) if with_changes::has_parts(query) => true,
             Some(DataStatement::Query(query)) => {
@@ -237,7 +246,7 @@ impl Session {
         {
             return Ok(output);
         }
-        Box::pin(self.run_with(prepared, values, types)).await
+        Box::pin(self.run_with(prepared, (values, types), true)).await
     }
 
     /// The prepared statement that an EXECUTE names.

@@ -3,15 +3,19 @@
 
 use super::arrays::{self, ParameterType};
 use super::description::{Described, NUMERIC, of_parameter};
+use super::shapes::Shape;
 use crate::execution::row_executor::Compiled;
 use crate::parse::params;
 use crate::parse::place;
 use crate::planning::query_facts::QueryFacts;
 use crate::statements::plan_cache::PlanSlot;
+use crate::values::parameter_value::of_types;
 use datafusion::execution::memory_pool::MemoryReservation;
+use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{DataType, ExactNumberInfo, Query, Statement as Parsed};
 use datafusion::sql::sqlparser::tokenizer::Location;
 use parking_lot::Mutex;
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use strandline_base::{Error, Result, SqlState, SqlType};
 use strandline_semantics::types;
@@ -39,6 +43,8 @@ pub struct PreparedStatement {
     pub(super) compiled: Mutex<Option<Arc<Compiled>>>,
     /// the kept plan, for a query or DML
     pub(super) plan: PlanSlot,
+    /// the short plan for any values, if the parameters are read as the literals of their values
+    pub(super) shape: Mutex<Shape>,
     /// whether the query only reads, once somebody has asked
     only_reads: OnceLock<bool>,
     /// the memory of a long text
@@ -145,6 +151,7 @@ impl PreparedStatement {
             described: Mutex::new(None),
             compiled: Mutex::new(None),
             plan: PlanSlot::default(),
+            shape: Mutex::default(),
             only_reads: OnceLock::new(),
             _memory: None,
         }
@@ -155,6 +162,22 @@ impl PreparedStatement {
         Self {
             _memory: memory,
             ..self
+        }
+    }
+
+    /// The statement, whose first execution is the second of its text.
+    pub(super) fn seen_before(self) -> Self {
+        Self {
+            shape: Mutex::new(Shape::Used),
+            ..self
+        }
+    }
+
+    /// The values of a typed statement's parameters as the types that these have.
+    pub(super) fn typed_values<'a>(&self, values: &'a [ScalarValue]) -> Cow<'a, [ScalarValue]> {
+        match self.described.lock().as_ref() {
+            Some(described) if self.typed => of_types(values, &described.types),
+            _ => Cow::Borrowed(values),
         }
     }
 

@@ -10,6 +10,8 @@ use super::Session;
 use super::execute::is_conflict;
 use super::outcome::Output;
 use super::prepared::PreparedStatement;
+use super::short_statements::ShortRun;
+use super::statement_cache::{Lifting, Shape as LiftedShape};
 use crate::backends::acting::Acting;
 use crate::execution::row_executor::{Compiled, Compiler, Execution, Planner, RowStatement, Run};
 use crate::planning::provider::registered::RegisteredTables;
@@ -26,6 +28,12 @@ use strandline_engine::{ConflictPolicy, Isolation, Savepoint, Transaction};
 /// How often a statement starts over for other transactions' commits before the full path takes it.
 const MAX_TRIES: usize = 100;
 
+/// What the row executor runs.
+enum Form<'a> {
+    Compiled(Arc<Compiled>, &'a [ScalarValue]),
+    Short(ShortRun<'a>),
+}
+
 /// The transaction of a point statement, and the open block's `now()` if it belongs to a block.
 type Begun = (Arc<Transaction>, Option<u64>);
 
@@ -40,28 +48,39 @@ impl Session {
         if let Some(prepared) = self.statements.known(sql) {
             return self.run_at_once(&prepared, values);
         }
-        if !values.is_empty() || !self.row_executor {
+        if !values.is_empty() || !self.row_executor || !self.statements.lift(sql) {
             return Ok(None);
         }
-        let statistics = &self.shared.statistics;
-        let Some(prepared) = self.statements.without_literals(sql, statistics) else {
-            return Ok(None);
-        };
-        if prepared.is_of_transaction() {
-            return self.run_of_transaction(&prepared).map(Some);
+        for lifting in [Lifting::All, Lifting::Operands] {
+            if lifting == Lifting::Operands && !self.statements.lift_operands(sql) {
+                return Ok(None);
+            }
+            let prepared = match self.statements.shape(lifting, &self.shared.statistics) {
+                LiftedShape::Seen => return Ok(None),
+                LiftedShape::Unsuited => continue,
+                LiftedShape::Statement(prepared) => prepared,
+            };
+            if prepared.is_of_transaction() {
+                return self.run_of_transaction(&prepared).map(Some);
+            }
+            if self.has_failed() {
+                return Ok(None);
+            }
+            let literals = self.statements.literals(lifting);
+            if self.compiled(&prepared).is_none() {
+                // Literals have no declared types, and neither have these parameters.
+                self.compile(&prepared, &[], &literals);
+            }
+            let ran = self.form(&prepared, &literals).map(|form| {
+                let text = || Arc::from(crate::parse::redacted(sql));
+                self.run_form(&form, text)
+            });
+            self.statements.give_back(lifting, literals);
+            if let Some(ran) = ran {
+                return ran;
+            }
         }
-        if self.has_failed() {
-            return Ok(None);
-        }
-        let literals = self.statements.literals();
-        if self.compiled(&prepared).is_none() {
-            // Literals have no declared types, and neither have these parameters.
-            self.compile(&prepared, &[], &literals);
-        }
-        let text = || Arc::from(crate::parse::redacted(sql));
-        let ran = self.run_known(&prepared, &literals, text);
-        self.statements.give_back(literals);
-        ran
+        Ok(None)
     }
 
     /// Runs a compiled statement; None: it takes the longer path.
@@ -73,35 +92,41 @@ impl Session {
         if prepared.is_of_transaction() && values.is_empty() {
             return self.run_of_transaction(prepared).map(Some);
         }
-        self.run_known(prepared, values, || prepared.text.clone())
+        let values = prepared.typed_values(values);
+        match self.form(prepared, &values) {
+            Some(form) => self.run_form(&form, || prepared.text.clone()),
+            None => Ok(None),
+        }
+    }
+
+    /// The form that the statement has for the row executor, if it is compiled.
+    fn form<'a>(
+        &self,
+        prepared: &PreparedStatement,
+        values: &'a [ScalarValue],
+    ) -> Option<Form<'a>> {
+        if self.has_failed() || !self.row_executor || values.len() != prepared.parameter_count() {
+            return None;
+        }
+        let compiled = self.compiled(prepared)?;
+        match compiled.statement {
+            Some(_) => Some(Form::Compiled(compiled, values)),
+            None => self.short_run(prepared, values, None).map(Form::Short),
+        }
     }
 
     /// `text` is the query text that other sessions see.
-    fn run_known(
+    fn run_form(
         &mut self,
-        prepared: &PreparedStatement,
-        values: &[ScalarValue],
+        form: &Form<'_>,
         text: impl FnOnce() -> Arc<str>,
     ) -> Result<Option<Output>> {
-        if self.has_failed() || !self.row_executor || values.len() != prepared.parameter_count() {
-            return Ok(None);
-        }
-        let Some(compiled) = self.compiled(prepared) else {
-            return Ok(None);
-        };
-        let short = match compiled.statement {
-            Some(_) => None,
-            None => match self.short_run(prepared, values, None) {
-                None => return Ok(None),
-                found => found,
-            },
-        };
         self.cancel.refuse_if_terminated()?;
         let backend = self.registered.backend();
         let running = backend.start(Some(text()), self.shared.db.now_us());
-        let ran = match &short {
-            Some(short) => self.run_short(short),
-            None => self.run_compiled(&compiled, values),
+        let ran = match form {
+            Form::Short(short) => self.run_short(short),
+            Form::Compiled(compiled, values) => self.run_compiled(compiled, values),
         };
         drop(running);
         match &ran {

@@ -1,15 +1,18 @@
 //! Short plans of a session's statements: the choice of executions, and the transaction around
 //! them.
 //!
-//! A statement that the row executor does not compile from its syntax tree may have a short plan
-//! beside its kept plan. An execution that the short plan leaves undecided is undone and takes the
-//! full path.
+//! A statement that the row executor does not compile from its syntax tree may have a short plan:
+//! beside its kept plan, or of its shape if its parameters are read as literals ([`shapes`]). An
+//! execution that the short plan leaves undecided is undone and takes the full path.
+//!
+//! [`shapes`]: super::shapes
 
 use super::Session;
 use super::execute::dml_summary;
 use super::outcome::Output;
 use super::prepared::PreparedStatement;
 use super::row_statements::looks_again;
+use super::shapes::has_shape;
 use crate::execution::short_plans::{Answer, Inputs, ShortPlan};
 use crate::parse::params;
 use crate::statements::plan_cache::Sought;
@@ -20,13 +23,13 @@ use strandline_base::{Result, SqlType};
 
 /// A plan with the values of an execution.
 pub(super) struct ShortRun<'a> {
-    plan: Arc<ShortPlan>,
-    values: Cow<'a, [ScalarValue]>,
+    pub plan: Arc<ShortPlan>,
+    pub values: Cow<'a, [ScalarValue]>,
 }
 
 impl Session {
     /// The short plan for an execution, if the statement has one for these values. `types` are the
-    /// values' types if the statement itself does not know them.
+    /// values' types if somebody but the statement knows them.
     pub(super) fn short_run<'a>(
         &self,
         prepared: &PreparedStatement,
@@ -37,11 +40,15 @@ impl Session {
             return None;
         }
         let (values, own) = match (prepared.typed, types) {
-            (true, _) | (_, Some(_)) => (Cow::Borrowed(values), None),
+            (false, None) if values.is_empty() => (Cow::Borrowed(values), None),
+            (false, None) if has_shape(&prepared.statement) => {
+                return self.run_of_shape(prepared, values);
+            }
             (false, None) => {
                 let own: (Vec<_>, Vec<_>) = values.iter().map(params::own_type).unzip();
                 (Cow::Owned(own.0), Some(own.1))
             }
+            _ => (Cow::Borrowed(values), None),
         };
         let sought = Sought {
             template: &self.template,

@@ -1,7 +1,8 @@
 //! The recently parsed statements of a session, by text.
 //!
 //! A text is kept once for each declaration of its parameter types. From their second text on,
-//! statements that differ only in literals share one text with parameters. A cache that is full, by
+//! statements that differ only in literals share one text with parameters, of all literals or of
+//! those that are operands ([`LiftedText`]). A cache that is full, by
 //! number or by bytes, is cleared: frequent texts return at once. A text that is long enough to
 //! reserve memory is not kept, because its reservation would last as long.
 
@@ -10,6 +11,7 @@ use super::prepared::PreparedStatement;
 use super::text_memory;
 use crate::catalogs::statistics::StatementStatistics;
 use crate::parse::lifted_literals::LiftedText;
+use crate::runtime::stack_growth::with_room;
 use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::scalar::ScalarValue;
 use std::collections::HashMap;
@@ -20,6 +22,8 @@ use strandline_base::Result;
 const STATEMENTS: usize = 512;
 /// Bytes of all kept texts. A parsed statement takes up to about 70 times the bytes of its text.
 const TEXT_BYTES: usize = 512 << 10;
+/// The most texts without operands for one text without literals.
+const OTHERS: u8 = 8;
 
 /// Statements by text.
 #[derive(Default)]
@@ -30,12 +34,29 @@ pub(super) struct StatementCache {
     lifted: HashMap<String, Lifted>,
     /// bytes of all kept texts
     text_bytes: usize,
-    /// the last text whose literals were lifted
-    last: LiftedText,
+    /// the last text whose literals were lifted: all of them, and operands only
+    all: LiftedText,
+    operands: LiftedText,
+}
+
+/// Which literals are lifted out of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lifting {
+    All,
+    /// those that are compared, assigned or inserted
+    Operands,
 }
 
 /// The cache entry of a text without its literals.
-enum Lifted {
+struct Lifted {
+    shape: Shape,
+    /// so many texts without operands only may still be parsed for this text
+    others: u8,
+}
+
+/// What is known of a text without its literals.
+#[derive(Clone)]
+pub(super) enum Shape {
     /// seen once: many texts never repeat, and parsing is expensive
     Seen,
     /// not a statement that the row executor could compile, nor transaction control
@@ -49,52 +70,91 @@ impl StatementCache {
         self.plain.get(sql).cloned()
     }
 
-    /// The statement of `sql` with parameters in place of its literals, which
-    /// [`StatementCache::literals`] then returns. None: `sql` must run as it is.
-    pub fn without_literals(
-        &mut self,
-        sql: &str,
-        statistics: &StatementStatistics,
-    ) -> Option<Arc<PreparedStatement>> {
-        if !self.last.lift(sql) {
-            return None;
+    /// Lifts the literals out of `sql`; false if it must run as it is.
+    pub fn lift(&mut self, sql: &str) -> bool {
+        self.all.lift(sql)
+    }
+
+    /// Lifts only operands out of `sql`, the last text given to [`StatementCache::lift`]; false if
+    /// nothing comes of it. The literals that stay make other texts, so there may be a few only.
+    pub fn lift_operands(&mut self, sql: &str) -> bool {
+        if !self.operands.lift_operands(&self.all, sql) {
+            return false;
         }
-        match self.lifted.get(&self.last.text) {
-            Some(Lifted::Statement(known)) => return Some(known.clone()),
-            Some(Lifted::Unsuited) => return None,
-            Some(Lifted::Seen) => {}
+        if self.lifted.contains_key(&self.operands.text) {
+            return true;
+        }
+        let all = self.lifted.get_mut(&self.all.text);
+        let Some(others) = all.map(|all| &mut all.others).filter(|left| **left > 0) else {
+            return false;
+        };
+        *others -= 1;
+        self.keep(self.operands.text.clone(), Shape::Seen);
+        true
+    }
+
+    /// What is known of the last text without its literals, which [`StatementCache::literals`]
+    /// returns.
+    pub fn shape(&mut self, lifting: Lifting, statistics: &StatementStatistics) -> Shape {
+        let lifted = self.last(lifting);
+        match self.lifted.get(&lifted.text).map(|known| &known.shape) {
+            Some(Shape::Seen) => {}
+            Some(known) => return known.clone(),
             None => {
-                let text = self.last.text.clone();
-                self.make_room(&text);
-                self.lifted.insert(text, Lifted::Seen);
-                return None;
+                let text = lifted.text.clone();
+                self.keep(text, Shape::Seen);
+                return Shape::Seen;
             }
         }
         statistics.parsed();
-        let text = &self.last.text;
-        let parsed = crate::parse::statement(text);
+        let lifted = self.last(lifting);
+        let text = &lifted.text;
+        let parsed = with_room(|| crate::parse::statement(text));
         let statement = parsed.and_then(|parsed| PreparedStatement::plain(text, parsed));
-        let statement = statement.ok().map(Arc::new).filter(|statement| {
-            statement.parameter_count() == self.last.values.len()
+        let statement = statement.ok().filter(|statement| {
+            statement.parameter_count() == lifted.values.len()
                 && (statement.may_be_row_statement() || statement.is_of_transaction())
         });
-        let known = match &statement {
-            Some(statement) => Lifted::Statement(statement.clone()),
-            None => Lifted::Unsuited,
+        let shape = match statement {
+            Some(statement) => Shape::Statement(Arc::new(statement.seen_before())),
+            None => Shape::Unsuited,
         };
-        self.lifted.insert(text.clone(), known);
-        statement
+        let text = text.clone();
+        if let Some(known) = self.lifted.get_mut(&text) {
+            known.shape = shape.clone();
+        }
+        shape
     }
 
-    /// Takes the literals of the last text given to [`StatementCache::without_literals`].
-    /// [`StatementCache::give_back`] returns them, so that their memory is reused.
-    pub fn literals(&mut self) -> Vec<ScalarValue> {
-        std::mem::take(&mut self.last.values)
+    fn keep(&mut self, text: String, shape: Shape) {
+        self.make_room(&text);
+        let others = OTHERS;
+        self.lifted.insert(text, Lifted { shape, others });
+    }
+
+    fn last(&self, lifting: Lifting) -> &LiftedText {
+        match lifting {
+            Lifting::All => &self.all,
+            Lifting::Operands => &self.operands,
+        }
+    }
+
+    fn last_mut(&mut self, lifting: Lifting) -> &mut LiftedText {
+        match lifting {
+            Lifting::All => &mut self.all,
+            Lifting::Operands => &mut self.operands,
+        }
+    }
+
+    /// Takes the literals of the last text. [`StatementCache::give_back`] returns them: the other
+    /// lifting needs them, and their memory is reused.
+    pub fn literals(&mut self, lifting: Lifting) -> Vec<ScalarValue> {
+        std::mem::take(&mut self.last_mut(lifting).values)
     }
 
     /// Takes literals back.
-    pub fn give_back(&mut self, literals: Vec<ScalarValue>) {
-        self.last.values = literals;
+    pub fn give_back(&mut self, lifting: Lifting, literals: Vec<ScalarValue>) {
+        self.last_mut(lifting).values = literals;
     }
 
     /// `sql` as one statement, whose parameters take the types of their values.
@@ -179,12 +239,29 @@ mod tests {
             assert!(cache.known(&sql).is_some(), "the newest is kept");
             cache.typed(&sql, &[], &statistics, &pool).expect("parses");
             let lifted = format!("SELECT \"{}\" FROM t WHERE k = {n}", "y".repeat(n));
-            cache.without_literals(&lifted, &statistics);
+            assert!(cache.lift(&lifted));
+            cache.shape(Lifting::All, &statistics);
             let typed = cache.typed.keys().map(|(text, _)| text);
             let texts = cache.plain.keys().chain(typed).chain(cache.lifted.keys());
             let bytes: usize = texts.map(String::len).sum();
             assert_eq!(bytes, cache.text_bytes);
             assert!(bytes <= TEXT_BYTES, "{bytes} bytes after {n}");
         }
+    }
+
+    #[test]
+    fn a_text_has_few_texts_without_operands() {
+        let statistics = StatementStatistics::default();
+        let mut cache = StatementCache::default();
+        let mut lifts = |n: i32| {
+            let sql = format!("SELECT f(a, {n}) FROM t WHERE k = {n}");
+            assert!(cache.lift(&sql));
+            cache.shape(Lifting::All, &statistics);
+            cache.lift_operands(&sql)
+        };
+        for n in 0..20 {
+            assert_eq!(lifts(n), n < i32::from(OTHERS), "{n}");
+        }
+        assert!(lifts(3), "a text that is known");
     }
 }

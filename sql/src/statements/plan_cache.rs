@@ -14,14 +14,16 @@
 //!    it has tables of the past, files, system tables and functions, subqueries run row by row,
 //!    locking clauses, or identity values drawn by an UPDATE or a MERGE ([`is_free`]).
 //! 3. A plan for any values requires parameters of known types whose literals carry no more than
-//!    their type ([`is_plain`]), and values of exactly these types. All other values are part of
+//!    their type ([`params::is_plain`]), and values of exactly these types. All other values are part of
 //!    the key.
 //! 4. A plan that is kept optimized has neither parameters nor volatile functions.
 //! 5. Without the kept plan only planning is repeated; a failure of the execution is final. A
 //!    failure that depends on time or parameters does not invalidate the kept plan ([`Failure`]).
 
+mod shape;
 mod short;
 
+pub(crate) use shape::{ShapeValues, of_shape};
 pub(crate) use short::{Sought, of_statement};
 
 use crate::catalogs::pg_catalog::{self, display};
@@ -39,6 +41,7 @@ use crate::planning::subplan;
 use crate::planning::template::Template;
 use crate::statements::data_statement::DataStatement;
 use crate::statements::roles;
+use crate::values::result::QueryResult;
 use crate::statements::with_changes;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -112,6 +115,10 @@ pub(crate) struct Execution<'a> {
     pub values: &'a [ScalarValue],
     /// the types of the parameters, where they are known; None: the type of the parameter's place
     pub types: &'a [Option<SqlType>],
+    /// whether a short plan may be made beside the kept plan
+    pub has_short: bool,
+    /// whether the execution that makes a short plan may run it
+    pub runs_short: bool,
     pub statistics: &'a StatementStatistics,
 }
 
@@ -130,6 +137,8 @@ type Rows = (SchemaRef, SendableRecordBatchStream);
 /// The result of an execution.
 pub(crate) enum Ran {
     Rows(Rows),
+    /// a finished query's rows
+    Batch(QueryResult),
     Changed(DmlOutcome),
 }
 
@@ -171,6 +180,12 @@ impl Execution<'_> {
             Ok(None) => return Ok(self.plans_anew(context)),
             Err(error) => return self.failed(error, context),
         };
+        if is_new
+            && self.runs_short
+            && let Some(result) = self.run_short(&kept, context)?
+        {
+            return Ok(Some(Ran::Batch(result)));
+        }
         let planned = match self.plan_by(&kept, context).await {
             Ok(planned) => planned,
             Err(error) if self.values.is_empty() => return Err(error),
@@ -306,15 +321,17 @@ impl Execution<'_> {
         if !found.is_free {
             return Ok(None);
         }
-        let short = match &key.values {
-            _ if found.is_stable => None,
-            None => short::compile(context, &analyzed, self.types, (&output, form)),
-            Some(_) => self.short_of_any(context).await,
-        };
+        let has_short = self.has_short && !found.is_stable;
         let is_optimized = !found.is_open;
         let plan = match is_optimized {
             true => context.optimize(analyzed)?,
             false => analyzed,
+        };
+        let short = match &key.values {
+            _ if !has_short => None,
+            None if is_optimized => short::of_optimized(context, &plan, (&output, form)),
+            None => short::compile(context, &plan, self.types, (&output, form)),
+            Some(_) => self.short_of_any(context).await,
         };
         let plan = owned(plan, &Owner::NONE, &Arc::default(), &[]).map_err(convert)?;
         let kept = Arc::new(Kept {
@@ -450,7 +467,7 @@ fn filled(expr: Expr, values: &[ScalarValue]) -> PlanResult<Transformed<Expr>> {
 /// Whether a plan for any values of these types can serve the values.
 fn are_of(values: &[ScalarValue], types: &[Option<SqlType>]) -> bool {
     let fits = |(value, t): (&ScalarValue, &Option<SqlType>)| match t {
-        Some(t) => is_plain(*t) && (value.is_null() || is_of_type(value, *t)),
+        Some(t) => params::is_plain(*t) && (value.is_null() || is_of_type(value, *t)),
         None => false,
     };
     values.len() == types.len() && values.iter().zip(types).all(fits)
@@ -462,23 +479,6 @@ pub(crate) fn is_of_type(value: &ScalarValue, t: SqlType) -> bool {
         SqlType::Text => value.data_type().is_string(),
         other => value.data_type() == arrow_type(other),
     }
-}
-
-/// Whether a literal's type is exactly `t`; a numeric literal also has a scale.
-fn is_plain(t: SqlType) -> bool {
-    matches!(
-        t,
-        SqlType::Boolean
-            | SqlType::SmallInt
-            | SqlType::Integer
-            | SqlType::BigInt
-            | SqlType::Double
-            | SqlType::Text
-            | SqlType::Date
-            | SqlType::Timestamp
-            | SqlType::TimestampTz
-            | SqlType::Uuid
-    )
 }
 
 /// The traits of a plan.

@@ -30,6 +30,7 @@ mod rows;
 mod scan_filters;
 mod scripts;
 mod settings;
+mod shapes;
 mod short_changes;
 mod short_plans;
 mod skipped_objects;

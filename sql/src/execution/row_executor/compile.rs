@@ -357,6 +357,7 @@ fn is_number(scalar: &Scalar) -> bool {
     };
     match scalar {
         Scalar::Constant(Source::Parameter(_, known, _)) => known.is_none_or(number),
+        Scalar::Constant(Source::Read(_, t)) => number(*t),
         Scalar::Constant(Source::Literal(value)) => !value.data_type().is_string(),
         Scalar::Constant(Source::Now | Source::Identity | Source::Computed(_)) => false,
         Scalar::Column(_, t) | Scalar::Excluded(_, t) => number(*t),

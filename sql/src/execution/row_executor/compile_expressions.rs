@@ -191,24 +191,9 @@ impl Compiler<'_> {
 
     /// The type of a parameter whose value carries no more than its type.
     fn slot_type(&self, index: usize) -> Option<SqlType> {
-        use SqlType as T;
         let declared = self.types.get(index).copied().flatten();
         let own = || own_type(self.literals.get(index)?).1;
-        let known = declared.or_else(own)?;
-        let is_plain = matches!(
-            known,
-            T::Boolean
-                | T::SmallInt
-                | T::Integer
-                | T::BigInt
-                | T::Double
-                | T::Text
-                | T::Date
-                | T::Timestamp
-                | T::TimestampTz
-                | T::Uuid
-        );
-        is_plain.then_some(known)
+        declared.or_else(own).filter(|t| params::is_plain(*t))
     }
 
     /// Compiles analyzed expressions.

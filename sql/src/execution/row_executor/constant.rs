@@ -2,10 +2,10 @@
 
 use super::scope::Compiler;
 use super::source::Source;
-use super::value::integer;
 use crate::parse::lifted_literals::number_value;
 use crate::parse::names;
 use crate::parse::params;
+use crate::values::parameter_value::integer;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, CastKind, Expr, UnaryOperator, Value as Literal};
 use strandline_base::SqlType;
@@ -32,7 +32,7 @@ impl Compiler<'_> {
                     (!negated).then_some(Source::Parameter(index, known, true))
                 }
                 Source::Literal(value) => negated(&value).map(Source::Literal),
-                Source::Now | Source::Identity | Source::Computed(_) => None,
+                Source::Read(..) | Source::Now | Source::Identity | Source::Computed(_) => None,
             },
             Expr::Cast {
                 kind: CastKind::Cast | CastKind::DoubleColon,
@@ -47,10 +47,10 @@ impl Compiler<'_> {
                     SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Numeric { .. }
                 );
                 match self.constant(expr)? {
+                    _ if has_modifier || to == SqlType::Json => None,
                     // A parameter that is of the type already.
-                    same @ Source::Parameter(_, Some(known), false) if known == to => {
-                        (!has_modifier).then_some(same)
-                    }
+                    same @ Source::Parameter(_, Some(known), false) if known == to => Some(same),
+                    Source::Parameter(index, None, false) => Some(Source::Read(index, to)),
                     _ => None,
                 }
             }

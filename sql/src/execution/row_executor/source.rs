@@ -8,6 +8,8 @@ use strandline_base::SqlType;
 pub(super) enum Source {
     /// a parameter: its index, its type (None: its value's), whether it is negated
     Parameter(usize, Option<SqlType>, bool),
+    /// a cast of a parameter without a declared type: its index, and the type
+    Read(usize, SqlType),
     /// a literal; strings have no type of their own
     Literal(ScalarValue),
     /// `now()`

@@ -5,12 +5,15 @@
 //! column type's input function.
 
 use super::source::{Datum, Source};
+use crate::values::parameter_value::of_type;
 use crate::values::value;
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
 use strandline_base::{Interval, SqlType, Value};
 use strandline_column::types::arrow_type;
 use strandline_semantics::decimal::power_of_ten;
+
+pub(super) use crate::values::parameter_value::integer;
 
 /// Integers up to here are exact as double precision.
 const EXACT_DOUBLE: i64 = 1 << 53;
@@ -31,6 +34,7 @@ impl Source {
                 (value, *known)
             }
             Source::Literal(value) => (value.clone(), None),
+            Source::Read(index, t) => (read(values.get(*index)?, *t)?, Some(*t)),
             Source::Now => {
                 let now = ScalarValue::TimestampMicrosecond(Some(now_us as i64), utc());
                 (now, Some(SqlType::TimestampTz))
@@ -39,6 +43,15 @@ impl Source {
         };
         Some(Datum { value, known })
     }
+}
+
+/// A cast of a value without a declared type. Of a value with a type of its own, only an integer is
+/// cast here, to an integer.
+fn read(value: &ScalarValue, t: SqlType) -> Option<ScalarValue> {
+    let is_integer = matches!(t, SqlType::SmallInt | SqlType::Integer | SqlType::BigInt);
+    let is_decided =
+        is_of(value, t) || text(value).is_some() || (is_integer && integer(value).is_some());
+    is_decided.then(|| of_type(value, t)).flatten()
 }
 
 fn utc() -> Option<Arc<str>> {
@@ -83,20 +96,6 @@ fn negative(value: &ScalarValue) -> Option<ScalarValue> {
         S::Decimal128(Some(v), p, s) => S::Decimal128(Some(v.checked_neg()?), *p, *s),
         _ => return None,
     })
-}
-
-/// An integer, as far as the value is one.
-pub(super) fn integer(value: &ScalarValue) -> Option<i64> {
-    use ScalarValue as S;
-    match value {
-        S::Int8(Some(v)) => Some(i64::from(*v)),
-        S::Int16(Some(v)) => Some(i64::from(*v)),
-        S::Int32(Some(v)) => Some(i64::from(*v)),
-        S::Int64(Some(v)) => Some(*v),
-        S::UInt32(Some(v)) => Some(i64::from(*v)),
-        S::UInt64(Some(v)) => i64::try_from(*v).ok(),
-        _ => None,
-    }
 }
 
 /// An exact number's unscaled integer and scale.

@@ -101,7 +101,16 @@ impl ShortPlan {
         if !Arc::ptr_eq(&inputs.transaction.catalog(), &self.compiled.catalog) {
             return Ok(None);
         }
-        let ran = self.run_in(&statement, inputs, None);
+        self.run_for(&statement, inputs)
+    }
+
+    /// As [`ShortPlan::run`], for a statement that uses the plan's catalog.
+    pub fn run_for(
+        &self,
+        statement: &Arc<Statement>,
+        inputs: &Inputs<'_>,
+    ) -> Result<Option<Answer>> {
+        let ran = self.run_in(statement, inputs, None);
         let counter = match &ran {
             Ok(Some(_)) => &self.history.finished,
             Ok(None) => &self.history.stopped,

@@ -4,12 +4,13 @@
 use super::{Execution, Failure, Kept, PlanSlot, SlotState, are_of, look, plan};
 use crate::catalogs::pg_catalog::display;
 use crate::execution::dml::DmlForm;
-use crate::execution::short_plans::{self, ShortPlan, Surroundings};
+use crate::execution::short_plans::{self, Answer, Inputs, ShortPlan, Surroundings};
 use crate::planning::context::StatementContext;
 use crate::planning::template::Template;
 use crate::statements::roles;
 use crate::statements::with_changes;
-use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
+use crate::values::result::QueryResult;
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::Result as PlanResult;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::logical_expr::expr::Placeholder;
@@ -54,6 +55,34 @@ impl PlanSlot {
 }
 
 impl Execution<'_> {
+    /// Runs the short plan of a query's plan that has just been made; None: there is none, it
+    /// stops, or it changes rows, which the session must be able to undo.
+    pub(super) fn run_short(
+        &self,
+        kept: &Kept,
+        context: &StatementContext,
+    ) -> Result<Option<QueryResult>> {
+        let Some(short) = kept.short.as_ref().filter(|short| short.only_reads()) else {
+            return Ok(None);
+        };
+        let inputs = Inputs {
+            transaction: context.statement.transaction(),
+            values: self.values,
+            memory: context.memory(),
+            now_us: context.now_us(),
+        };
+        Ok(match short.run_for(&context.statement, &inputs)? {
+            Some(Answer::Rows(result)) => {
+                self.statistics.planned();
+                Some(result)
+            }
+            _ => {
+                self.statistics.short_stopped();
+                None
+            }
+        })
+    }
+
     /// The short plan of a query whose kept plan is for these values only, because a parameter is
     /// in a place of constants: LIMIT and OFFSET of a short plan may have any values.
     pub(super) async fn short_of_any(&self, context: &mut StatementContext) -> Option<ShortPlan> {
@@ -171,7 +200,7 @@ fn compile_parts(
     parts: &[(String, LogicalPlan)],
     analyzed: &LogicalPlan,
     types: &[Option<SqlType>],
-    (output, form): (&SchemaRef, Option<DmlForm>),
+    result: (&SchemaRef, Option<DmlForm>),
 ) -> Option<ShortPlan> {
     let parameters = types.iter().map(|t| t.map(arrow_type));
     let parameters = parameters.collect::<Option<Vec<_>>>()?;
@@ -185,6 +214,25 @@ fn compile_parts(
         .map(|(name, part)| Some((name.clone(), optimized(part)?)));
     let parts = parts.collect::<Option<Vec<_>>>()?;
     let plan = optimized(analyzed)?;
+    of_optimized_parts(context, &parts, &plan, (parameters, moments), result)
+}
+
+/// The short plan of an optimized statement without parameters and functions of the current moment.
+pub(super) fn of_optimized(
+    context: &StatementContext,
+    optimized: &LogicalPlan,
+    result: (&SchemaRef, Option<DmlForm>),
+) -> Option<ShortPlan> {
+    of_optimized_parts(context, &[], optimized, (Vec::new(), Vec::new()), result)
+}
+
+fn of_optimized_parts(
+    context: &StatementContext,
+    parts: &[(String, LogicalPlan)],
+    plan: &LogicalPlan,
+    (parameters, moments): (Vec<DataType>, Vec<Arc<ScalarUDF>>),
+    (output, form): (&SchemaRef, Option<DmlForm>),
+) -> Option<ShortPlan> {
     let around = Surroundings {
         state: &context.state,
         db: context.statement.transaction().db(),
@@ -195,7 +243,7 @@ fn compile_parts(
         output,
         form,
     };
-    short_plans::compile(&parts, &plan, around)
+    short_plans::compile(parts, plan, around)
 }
 
 /// The plan with further parameters in place of functions of the current moment, which are added to

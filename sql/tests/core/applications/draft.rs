@@ -1,6 +1,6 @@
 //! Parts of random statements: values, columns, expressions and conditions.
 
-use super::schema::{Column, Kind, Table, pick};
+use super::schema::{self, Column, Kind, Table, pick};
 use datafusion::scalar::ScalarValue;
 use strandline_base::rng::Rng;
 
@@ -26,6 +26,27 @@ impl Values {
             scalars: Vec::new(),
             texts: Vec::new(),
         }
+    }
+}
+
+impl Values {
+    /// The values as a program has them that knows integers, floats and texts only.
+    pub fn of_a_program(mut self) -> Self {
+        for value in &mut self.scalars {
+            let other = match &*value {
+                ScalarValue::Int16(Some(v)) => ScalarValue::Int64(Some(i64::from(*v))),
+                ScalarValue::Int32(Some(v)) => ScalarValue::Int64(Some(i64::from(*v))),
+                ScalarValue::Decimal128(Some(v), _, 2) => {
+                    ScalarValue::Float64(Some(*v as f64 / 100.0))
+                }
+                ScalarValue::TimestampMicrosecond(Some(us), None) => {
+                    ScalarValue::Utf8(Some(schema::moment(*us)))
+                }
+                other => other.clone(),
+            };
+            *value = other;
+        }
+        self
     }
 }
 

@@ -39,6 +39,13 @@ pub fn pick<'a, T>(rng: &mut Rng, from: &'a [T]) -> &'a T {
     &from[rng.below(from.len() as u64) as usize]
 }
 
+/// A moment of January 2024, as SQL writes it.
+pub fn moment(us: i64) -> String {
+    let hours = (us - YEAR_US) / 3_600_000_000;
+    let (day, hour) = (1 + hours / 24, hours % 24);
+    format!("2024-01-{day:02} {hour:02}:00:00")
+}
+
 fn number(kind: Kind, rng: &mut Rng) -> i64 {
     let outlier = rng.one_in(60);
     match kind {
@@ -96,8 +103,12 @@ impl Kind {
             Self::Stamp => {
                 let hours = rng.below(72) as i64;
                 let us = YEAR_US + hours * 3_600_000_000;
-                let (day, hour) = (1 + hours / 24, hours % 24);
-                let literal = format!("timestamp '2024-01-{day:02} {hour:02}:00:00'");
+                let moment = moment(us);
+                let literal = match rng.below(3) {
+                    0 => format!("timestamp '{moment}'"),
+                    1 => format!("'{moment}'::timestamp"),
+                    _ => format!("CAST('{moment}' AS timestamp)"),
+                };
                 (ScalarValue::TimestampMicrosecond(Some(us), None), literal)
             }
             Self::Bool => {

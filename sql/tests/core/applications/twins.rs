@@ -365,7 +365,7 @@ impl Twins {
         }
     }
 
-    /// Executes a random statement twice, or one that was prepared before.
+    /// Executes a random statement a few times, or one that was prepared before.
     fn statement(&mut self, session: usize) {
         let of_session = |known: &Known| known.session == session;
         let count = self.known.iter().filter(|known| of_session(known)).count() as u64;
@@ -384,7 +384,7 @@ impl Twins {
         ) {
             Way::Prepared => self.prepare(session, statement),
             way => {
-                for _ in 0..2 {
+                for _ in 0..3 {
                     self.execute(session, &statement, way);
                 }
             }
@@ -454,6 +454,10 @@ impl Twins {
         prepared: &[Prepared; 2],
     ) {
         let values = statement.draw(&mut self.rng);
+        let values = match self.rng.one_in(2) {
+            true => values.of_a_program(),
+            false => values,
+        };
         let what = format!("EXECUTE {} {:?}", statement.sql, values.scalars);
         self.both(
             session,
