@@ -17,7 +17,7 @@ use crate::statements::explain::RowPlan;
 use crate::values::summary::Summary;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::Statement as Parsed;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlType};
 use strandline_engine::catalog::Catalog;
@@ -101,7 +101,7 @@ impl Session {
         let running = backend.start(Some(text()), self.shared.db.now_us());
         let ran = match &short {
             Some(short) => self.run_short(short),
-            None => self.run_compiled(&compiled, values),
+            None => self.run_compiled_or_short((prepared, &compiled), values, None),
         };
         drop(running);
         match &ran {
@@ -136,7 +136,7 @@ impl Session {
             }
         };
         if compiled.statement.is_some() {
-            return self.run_compiled(&compiled, values);
+            return self.run_compiled_or_short((prepared, &compiled), values, types);
         }
         match self.short_run(prepared, values, types) {
             Some(short) => self.run_short(&short),
@@ -163,6 +163,23 @@ impl Session {
             .run_begin(statement)
             .inspect_err(|_| self.mark_failed())?;
         done.ok_or_else(|| Error::internal("a statement around a transaction is none"))
+    }
+
+    /// Runs a compiled statement. What it leaves undecided may have a short plan: of a small table
+    /// that reads all rows.
+    fn run_compiled_or_short(
+        &mut self,
+        (prepared, compiled): (&PreparedStatement, &Compiled),
+        values: &[ScalarValue],
+        types: Option<&[Option<SqlType>]>,
+    ) -> Result<Option<Output>> {
+        if let Some(output) = self.run_compiled(compiled, values)? {
+            return Ok(Some(output));
+        }
+        match self.short_run(prepared, values, types) {
+            Some(short) => self.run_short(&short),
+            None => Ok(None),
+        }
     }
 
     fn run_compiled(
@@ -202,6 +219,8 @@ impl Session {
             values,
             now_us: self.asked_now(compiled, began_us),
             checks,
+            begun: None,
+            queried: Vec::new(),
         };
         let again = savepoint.as_ref().filter(|_| starts_over);
         let ran = match self.attempts_at(&execution, again) {
@@ -324,16 +343,17 @@ impl Session {
             literals,
             uses_indexes: self.settings.access.indexes,
             asks_now: Cell::new(false),
+            subqueries: RefCell::default(),
             planner: Planner::new(&begin),
         };
         // Without the privileges, the full path reports the error. The result stays valid: another
         // role is another template, and other privileges are another catalog.
         let acting = Acting::of(&self.template, &catalog);
         let may = |statement: &RowStatement| {
-            let (table, wanted) = statement.privileges();
             let may = |acting: &Arc<Acting>| {
-                let mut wanted = wanted.iter();
-                wanted.all(|privilege| acting.require_on(table, *privilege).is_ok())
+                let wanted = statement.privileges();
+                let mut each = wanted.flat_map(|(table, all)| all.iter().map(move |p| (table, *p)));
+                each.all(|(table, privilege)| acting.require_on(table, privilege).is_ok())
             };
             acting.as_ref().is_none_or(may)
         };

@@ -17,6 +17,15 @@ use strandline_engine::catalog::TableDef;
 impl Execution<'_> {
     /// Runs the statement.
     pub fn run(&self) -> Result<Run> {
+        match &self.compiled.statement {
+            None => Ok(Run::Undecided),
+            Some(statement) if statement.subqueries.is_empty() => self.run_alone(),
+            Some(statement) => self.run_with(&statement.subqueries),
+        }
+    }
+
+    /// Runs the statement, whose subqueries have run.
+    pub(super) fn run_alone(&self) -> Result<Run> {
         let Some(statement) = &self.compiled.statement else {
             return Ok(Run::Undecided);
         };
@@ -50,7 +59,7 @@ impl Execution<'_> {
         Ok(Run::Done(tag, rows, returned))
     }
 
-    fn select(&self, select: &Select) -> Result<Run> {
+    pub(super) fn select(&self, select: &Select) -> Result<Run> {
         let Some(key) = self.key_values(&select.key.parts) else {
             return Ok(Run::Undecided);
         };
@@ -63,9 +72,11 @@ impl Execution<'_> {
         };
         let mut values = Vec::with_capacity(columns.len());
         let point = &select.key.point;
-        let found = match self
-            .transaction
-            .try_point_get(point, &key, columns, &mut values)?
+        // A point read has a snapshot of its own.
+        let may_be_alone = self.begun.is_none();
+        let transaction = self.transaction;
+        let found = match may_be_alone
+            && transaction.try_point_get(point, &key, columns, &mut values)?
         {
             true => true,
             false => {
@@ -124,7 +135,7 @@ impl Execution<'_> {
         Ok(Run::Rows(result))
     }
 
-    fn ends(&self, table: &Arc<TableDef>, ends: &Ends) -> Result<Run> {
+    pub(super) fn ends(&self, table: &Arc<TableDef>, ends: &Ends) -> Result<Run> {
         let Some(statement) = self.statement()? else {
             return Ok(Run::Undecided);
         };
