@@ -647,9 +647,15 @@ fn a_job_is_taken_in_one_statement() {
     assert_eq!(point_runs(&database), before + 1);
     let mut other = database.connect();
     let second = prepared(&mut other, take);
-    assert_eq!(ran(&mut other, &second, &[int(1)]), "UPDATE 1 Some([\"1944\"])");
+    assert_eq!(
+        ran(&mut other, &second, &[int(1)]),
+        "UPDATE 1 Some([\"1944\"])"
+    );
     run(&mut c, &["ROLLBACK"]);
-    assert_eq!(ran(&mut other, &second, &[int(1)]), "UPDATE 1 Some([\"1941\"])");
+    assert_eq!(
+        ran(&mut other, &second, &[int(1)]),
+        "UPDATE 1 Some([\"1941\"])"
+    );
     // The lock of a job that is not changed ends with the transaction.
     run(&mut c, &["BEGIN"]);
     let none = "UPDATE job SET owner = owner + 1 WHERE urgency = 7 AND id = (SELECT id FROM job \

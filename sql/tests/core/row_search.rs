@@ -1,8 +1,8 @@
 //! Searches of the row executor: what they note, what they see, and where they give way.
 
 use super::{database, fails, rows, run};
-use strandline::{Connection, Database, SqlState};
 use std::sync::atomic::{AtomicBool, Ordering};
+use strandline::{Connection, Database, SqlState};
 
 const TABLE: &[&str] = &[
     "CREATE TABLE t (id int PRIMARY KEY, a int, b int, s text)",
@@ -415,22 +415,25 @@ fn comparisons_of_rows_are_ranges_of_an_index() {
                     "SELECT id FROM p WHERE (a, b) {op} {constant} ORDER BY a DESC, b DESC, id \
                      LIMIT 3 OFFSET 2"
                 ),
-                format!("SELECT id FROM p WHERE {constant} {op} (a, b) ORDER BY a, b, c, id LIMIT 5"),
+                format!(
+                    "SELECT id FROM p WHERE {constant} {op} (a, b) ORDER BY a, b, c, id LIMIT 5"
+                ),
                 format!("SELECT id FROM p WHERE (m, n) {op} {constant} ORDER BY m, n LIMIT 4"),
-                format!("SELECT id FROM p WHERE (m, n) {op} {constant} ORDER BY m DESC, n DESC LIMIT 4"),
+                format!(
+                    "SELECT id FROM p WHERE (m, n) {op} {constant} ORDER BY m DESC, n DESC LIMIT 4"
+                ),
                 format!("SELECT id FROM p WHERE (n, m) {op} {constant} ORDER BY n, m DESC LIMIT 4"),
                 format!("SELECT id FROM p WHERE (n, m) {op} {constant} ORDER BY n, m LIMIT 12"),
                 format!("SELECT id FROM p WHERE a = 2 AND (b, id) {op} {constant} ORDER BY id"),
-                format!(
-                    "SELECT count(*), max(id) FROM p WHERE a = 2 AND (c, b) {op} {constant}"
-                ),
+                format!("SELECT count(*), max(id) FROM p WHERE a = 2 AND (c, b) {op} {constant}"),
             ];
             for sql in queries {
                 short(&database, &mut c, &sql);
             }
         }
     }
-    let triple = "SELECT id FROM p WHERE (a, b, c) > (3, 1, 1) AND c < 2 ORDER BY a, b, c, id LIMIT 9";
+    let triple =
+        "SELECT id FROM p WHERE (a, b, c) > (3, 1, 1) AND c < 2 ORDER BY a, b, c, id LIMIT 9";
     assert_eq!(short(&database, &mut c, triple).len(), 9);
     let equal = "SELECT id FROM p WHERE (a, b) = (3, 1) AND (c, 1) = (1, c) ORDER BY id";
     assert_eq!(short(&database, &mut c, equal), ["31"]);
@@ -449,7 +452,10 @@ fn a_walk_that_sorts_locks_the_rows_it_gives() {
     let database = database();
     let (mut a, mut b) = (database.connect(), database.connect());
     run(&mut a, PAIRS);
-    run(&mut a, &["BEGIN", "SELECT 1 FROM p WHERE id IN (2, 9) FOR UPDATE"]);
+    run(
+        &mut a,
+        &["BEGIN", "SELECT 1 FROM p WHERE id IN (2, 9) FOR UPDATE"],
+    );
     let next = "SELECT a, id FROM p WHERE a > 1 ORDER BY a, id LIMIT 2 FOR UPDATE SKIP LOCKED";
     run(&mut b, &["BEGIN"]);
     let before = point_runs(&database);
@@ -484,17 +490,27 @@ fn ranges_of_integers_are_looked_up_number_by_number() {
             "SELECT id, b FROM t WHERE id BETWEEN 4 AND 9 ORDER BY id LIMIT 4",
             &["4|4", "6|6", "7|7", "8|5"],
         ),
-        ("SELECT id FROM t WHERE id > 28 ORDER BY id LIMIT 2", &["29", "31"]),
+        (
+            "SELECT id FROM t WHERE id > 28 ORDER BY id LIMIT 2",
+            &["29", "31"],
+        ),
         (
             "SELECT id FROM t WHERE id < 9 ORDER BY id DESC LIMIT 2 OFFSET 1",
             &["7", "6"],
         ),
-        ("SELECT id FROM t WHERE id >= 57 AND id < 100 ORDER BY id DESC", &[
-            "60", "59", "58", "57",
-        ]),
-        ("SELECT max(b), count(*) FROM t WHERE id BETWEEN 3 AND 8", &["7|5"]),
+        (
+            "SELECT id FROM t WHERE id >= 57 AND id < 100 ORDER BY id DESC",
+            &["60", "59", "58", "57"],
+        ),
+        (
+            "SELECT max(b), count(*) FROM t WHERE id BETWEEN 3 AND 8",
+            &["7|5"],
+        ),
         ("SELECT max(id) FROM t WHERE id < 31", &["29"]),
-        ("SELECT id FROM t WHERE id BETWEEN 3 AND 8 AND s > 's6' ORDER BY s", &["7"]),
+        (
+            "SELECT id FROM t WHERE id BETWEEN 3 AND 8 AND s > 's6' ORDER BY s",
+            &["7"],
+        ),
         ("SELECT id FROM t WHERE id BETWEEN 9 AND 3", &[]),
         ("SELECT id FROM t WHERE id BETWEEN 3 AND NULL", &[]),
         (
@@ -505,7 +521,10 @@ fn ranges_of_integers_are_looked_up_number_by_number() {
             "SELECT v FROM u WHERE g IN ('g0', 'g1') AND n BETWEEN 5 AND 9 ORDER BY v DESC",
             &["9", "7", "6"],
         ),
-        ("SELECT id FROM t WHERE id BETWEEN 4 AND 6 AND id < 6 ORDER BY id FOR UPDATE", &["4"]),
+        (
+            "SELECT id FROM t WHERE id BETWEEN 4 AND 6 AND id < 6 ORDER BY id FOR UPDATE",
+            &["4"],
+        ),
     ];
     for (sql, wanted) in cases {
         assert_eq!(short(&database, &mut c, sql), wanted, "{sql}");
@@ -521,9 +540,21 @@ fn ranges_of_integers_are_looked_up_number_by_number() {
         assert_eq!(point_runs(&database), before, "{sql}");
     }
     let before = point_runs(&database);
-    run(&mut c, &["DELETE FROM t WHERE id BETWEEN 4 AND 6", "UPDATE t SET b = 0 WHERE id <= 2 AND id > 0"]);
+    run(
+        &mut c,
+        &[
+            "DELETE FROM t WHERE id BETWEEN 4 AND 6",
+            "UPDATE t SET b = 0 WHERE id <= 2 AND id > 0",
+        ],
+    );
     assert_eq!(point_runs(&database), before + 2);
-    assert_eq!(rows(&mut c, "SELECT count(*), min(id), sum(b) FROM t WHERE id < 8"), ["4|1|10"]);
+    assert_eq!(
+        rows(
+            &mut c,
+            "SELECT count(*), min(id), sum(b) FROM t WHERE id < 8"
+        ),
+        ["4|1|10"]
+    );
 }
 
 #[test]
@@ -532,21 +563,31 @@ fn several_paths_lead_to_the_rows_of_an_or() {
     let mut c = database.connect();
     run(&mut c, TABLE);
     let cases: [(&str, &[&str]); 7] = [
-        ("SELECT id FROM t WHERE id = 7 OR s = 's9' ORDER BY id", &["7", "9"]),
+        (
+            "SELECT id FROM t WHERE id = 7 OR s = 's9' ORDER BY id",
+            &["7", "9"],
+        ),
         ("SELECT id FROM t WHERE id = 7 OR s = 's7'", &["7"]),
         (
             "SELECT id FROM t WHERE (id = 7 OR (a = 3 AND b > 30)) AND b < 50 ORDER BY b DESC LIMIT 2",
             &["43", "33"],
         ),
-        ("SELECT count(*), sum(b) FROM t WHERE id IN (1, 2) OR a = 3 OR s = NULL", &["8|171"]),
+        (
+            "SELECT count(*), sum(b) FROM t WHERE id IN (1, 2) OR a = 3 OR s = NULL",
+            &["8|171"],
+        ),
         (
             "SELECT id FROM t WHERE (id = 7 OR s = 's9') AND (b = 9 OR a = 0) AND length(s) = 2",
             &["9"],
         ),
-        ("SELECT id FROM t WHERE a = 3 AND (b = 3 OR s = 's13') ORDER BY id", &["3", "13"]),
-        ("SELECT id FROM t WHERE id IS NOT DISTINCT FROM 5 OR id = 6 ORDER BY id FOR UPDATE", &[
-            "5", "6",
-        ]),
+        (
+            "SELECT id FROM t WHERE a = 3 AND (b = 3 OR s = 's13') ORDER BY id",
+            &["3", "13"],
+        ),
+        (
+            "SELECT id FROM t WHERE id IS NOT DISTINCT FROM 5 OR id = 6 ORDER BY id FOR UPDATE",
+            &["5", "6"],
+        ),
     ];
     for (sql, wanted) in cases {
         assert_eq!(short(&database, &mut c, sql), wanted, "{sql}");
@@ -565,7 +606,11 @@ fn arrays_of_another_integer_type_are_lists() {
     let database = database();
     let mut c = database.connect();
     run(&mut c, TABLE);
-    let found = short(&database, &mut c, "SELECT id FROM t WHERE id = ANY(ARRAY[7, 9]) ORDER BY id");
+    let found = short(
+        &database,
+        &mut c,
+        "SELECT id FROM t WHERE id = ANY(ARRAY[7, 9]) ORDER BY id",
+    );
     assert_eq!(found, ["7", "9"]);
     for item in ["smallint", "bigint", "int"] {
         let sql = format!("SELECT id FROM t WHERE id = ANY(CAST($1 AS {item}[])) ORDER BY id");
@@ -578,7 +623,9 @@ fn arrays_of_another_integer_type_are_lists() {
             let mut answers = [true, false].map(|may| {
                 c.use_row_executor(may);
                 let found = c.query_prepared(&list, (wrong,));
-                found.map(|rows| rows.row_count()).map_err(|e| e.message().to_string())
+                found
+                    .map(|rows| rows.row_count())
+                    .map_err(|e| e.message().to_string())
             });
             c.use_row_executor(true);
             let [short, full] = &mut answers;
@@ -593,9 +640,18 @@ fn values_of_subqueries_are_of_the_statement_s_snapshot() {
     let (mut c, mut other) = (database.connect(), database.connect());
     run(&mut c, TABLE);
     let cases: [(&str, &[&str]); 8] = [
-        ("SELECT id FROM t WHERE id = (SELECT max(id) FROM t WHERE a = 3)", &["53"]),
-        ("SELECT id FROM t WHERE a = (SELECT a FROM t WHERE id = 13) AND b < 20 ORDER BY id", &["3", "13"]),
-        ("SELECT id FROM t WHERE id = (SELECT id FROM t WHERE s = 'none')", &[]),
+        (
+            "SELECT id FROM t WHERE id = (SELECT max(id) FROM t WHERE a = 3)",
+            &["53"],
+        ),
+        (
+            "SELECT id FROM t WHERE a = (SELECT a FROM t WHERE id = 13) AND b < 20 ORDER BY id",
+            &["3", "13"],
+        ),
+        (
+            "SELECT id FROM t WHERE id = (SELECT id FROM t WHERE s = 'none')",
+            &[],
+        ),
         (
             "SELECT id FROM t WHERE id = (SELECT min(b) FROM t WHERE a = (SELECT a FROM t WHERE id = 12))",
             &["2"],
@@ -604,7 +660,10 @@ fn values_of_subqueries_are_of_the_statement_s_snapshot() {
             "SELECT id FROM t WHERE a = 3 ORDER BY id LIMIT (SELECT count(*) FROM t WHERE id IN (1, 2, 99))",
             &["3", "13"],
         ),
-        ("SELECT count(*) FROM t WHERE a = 3 AND b > (SELECT b FROM t WHERE id = 30)", &["3"]),
+        (
+            "SELECT count(*) FROM t WHERE a = 3 AND b > (SELECT b FROM t WHERE id = 30)",
+            &["3"],
+        ),
         (
             "SELECT id FROM t WHERE id IN ((SELECT min(id) FROM t WHERE a = 3), 5) ORDER BY id",
             &["3", "5"],
@@ -624,21 +683,40 @@ fn values_of_subqueries_are_of_the_statement_s_snapshot() {
         SqlState("21000"),
     );
     // Not decided by its own rows alone.
-    let correlated = "SELECT id FROM t AS x WHERE id = (SELECT max(id) FROM t WHERE a = x.a) ORDER BY id";
+    let correlated =
+        "SELECT id FROM t AS x WHERE id = (SELECT max(id) FROM t WHERE a = x.a) ORDER BY id";
     let before = point_runs(&database);
     assert_eq!(rows(&mut c, correlated).len(), 10);
     assert_eq!(point_runs(&database), before);
     let changes = [
-        ("UPDATE t SET b = (SELECT max(b) FROM t WHERE a = 3) + 1 WHERE id = 1", "UPDATE 1"),
-        ("UPDATE t SET b = (SELECT max(b) FROM t WHERE a = 3) WHERE id = 2", "UPDATE 1"),
-        ("DELETE FROM t WHERE id = (SELECT min(id) FROM t WHERE a = 9)", "DELETE 1"),
-        ("DELETE FROM t WHERE id = (SELECT min(id) FROM t WHERE a = 99)", "DELETE 0"),
+        (
+            "UPDATE t SET b = (SELECT max(b) FROM t WHERE a = 3) + 1 WHERE id = 1",
+            "UPDATE 1",
+        ),
+        (
+            "UPDATE t SET b = (SELECT max(b) FROM t WHERE a = 3) WHERE id = 2",
+            "UPDATE 1",
+        ),
+        (
+            "DELETE FROM t WHERE id = (SELECT min(id) FROM t WHERE a = 9)",
+            "DELETE 1",
+        ),
+        (
+            "DELETE FROM t WHERE id = (SELECT min(id) FROM t WHERE a = 99)",
+            "DELETE 0",
+        ),
     ];
     for (sql, tag) in changes {
         let done = c.execute(sql, ()).expect(sql);
         assert_eq!(done.command_tag(), tag, "{sql}");
     }
-    assert_eq!(rows(&mut other, "SELECT id, b FROM t WHERE id IN (1, 2, 9) ORDER BY id"), ["1|54", "2|53"]);
+    assert_eq!(
+        rows(
+            &mut other,
+            "SELECT id, b FROM t WHERE id IN (1, 2, 9) ORDER BY id"
+        ),
+        ["1|54", "2|53"]
+    );
     // Both parts read as of one moment, whatever commits between them.
     run(&mut c, &["INSERT INTO t VALUES (500, 77, 0)"]);
     std::thread::scope(|scope| {

@@ -127,15 +127,19 @@ impl Execution<'_> {
 
     /// The constants of a row test.
     pub(super) fn row_bound(&self, test: &RowTest) -> Option<RowBound> {
-        let values = test.sources.iter().zip(&test.columns).map(|(source, (_, t))| {
-            let datum = self.datum(source)?;
-            match comparand(&datum, *t)? {
-                Comparand::Value(value) => Some(value),
-                Comparand::Never if datum.value.is_null() => Some(Value::Null),
-                // As for the bounds of one column.
-                Comparand::Never => None,
-            }
-        });
+        let values = test
+            .sources
+            .iter()
+            .zip(&test.columns)
+            .map(|(source, (_, t))| {
+                let datum = self.datum(source)?;
+                match comparand(&datum, *t)? {
+                    Comparand::Value(value) => Some(value),
+                    Comparand::Never if datum.value.is_null() => Some(Value::Null),
+                    // As for the bounds of one column.
+                    Comparand::Never => None,
+                }
+            });
         Some(RowBound {
             values: values.collect::<Option<_>>()?,
             is_lower: test.is_lower,
@@ -247,7 +251,10 @@ mod tests {
         assert!(holds([2, 1], [1, 9], true, false) && !holds([2, 1], [1, 9], false, false));
         assert!(holds([1, 2], [1, 1], true, false) && !holds([1, 1], [1, 1], true, false));
         assert!(holds([1, 1], [1, 1], true, true) && holds([1, 1], [1, 1], false, true));
-        assert!(holds([2, 0], [1, 1], true, false), "the second pair is not asked");
+        assert!(
+            holds([2, 0], [1, 1], true, false),
+            "the second pair is not asked"
+        );
         assert!(holds([2, 1], [1, 0], true, false));
         assert!(!holds([1, 0], [1, 1], true, true) && !holds([1, 0], [1, 1], false, true));
         assert!(!holds([0, 5], [1, 1], true, true) && !holds([5, 5], [0, 1], true, true));

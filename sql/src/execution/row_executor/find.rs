@@ -78,12 +78,7 @@ impl IndexPath {
 
     /// A range that has the keys behind `prefix` that pass a row test of the next `columns` parts,
     /// with one bound. None: it is not known.
-    fn range_of_row(
-        &self,
-        prefix: &[Value],
-        bound: &RowBound,
-        columns: usize,
-    ) -> Option<KeyRange> {
+    fn range_of_row(&self, prefix: &[Value], bound: &RowBound, columns: usize) -> Option<KeyRange> {
         let known = bound.known();
         let (last, first) = known[..columns.min(known.len())].split_last()?;
         // Rows that agree in these columns may pass by the others.
@@ -421,12 +416,10 @@ fn count_over(
     };
     let place = sets.search.test_places[path.parts[range]];
     let (first, last) = match &sets.values[path.parts[range]] {
-        Values::Within(lower, upper) => {
-            match numbers(lower.as_ref(), upper.as_ref(), sql_type) {
-                Some(numbers) => numbers,
-                None => return Ok(None),
-            }
-        }
+        Values::Within(lower, upper) => match numbers(lower.as_ref(), upper.as_ref(), sql_type) {
+            Some(numbers) => numbers,
+            None => return Ok(None),
+        },
         Values::Points(_) => return Ok(None),
     };
     let most = most.unwrap_or(usize::MAX);
@@ -476,9 +469,13 @@ fn count_over(
 fn first_key(path: &KeyPath, sets: &Sets<'_>) -> Option<(Vec<Value>, usize, SqlType)> {
     let range = path.range?;
     let sql_type = sets.search.tests.get(*path.parts.get(range)?)?.sql_type;
-    let key = path.parts.iter().enumerate().map(|(at, test)| match at == range {
-        true => Some(Value::Null),
-        false => sets.points(*test).first().cloned(),
-    });
+    let key = path
+        .parts
+        .iter()
+        .enumerate()
+        .map(|(at, test)| match at == range {
+            true => Some(Value::Null),
+            false => sets.points(*test).first().cloned(),
+        });
     Some((key.collect::<Option<_>>()?, range, sql_type))
 }

@@ -5,9 +5,7 @@ use super::search::{Asked, IndexPath, KeyPath, Next, OrderColumn, place};
 use super::value::is_key_type;
 use strandline_base::{ColumnId, SqlType};
 use strandline_engine::catalog::TableDef;
-use strandline_engine::catalog::index::{
-    IndexDef, IndexMethod, IndexPart, IndexState, IndexValue,
-};
+use strandline_engine::catalog::index::{IndexDef, IndexMethod, IndexPart, IndexState, IndexValue};
 use strandline_engine::{Direction, OrderedKeys, PartOrder};
 
 /// The rank of a path: the greatest is taken.
@@ -186,13 +184,18 @@ fn path(index: &IndexDef, points: Vec<usize>, next: Next, rows: &[RowTest]) -> I
     };
     let next_part = index.parts.get(points.len());
     let rest = index.parts.get(points.len()..).unwrap_or_default();
-    let row = rows.iter().map(|row| columns_in_order(row, rest)).enumerate();
+    let row = rows
+        .iter()
+        .map(|row| columns_in_order(row, rest))
+        .enumerate();
     IndexPath {
         index: index.id,
         keys: OrderedKeys::new(index.parts.iter().map(order).collect::<Vec<_>>()),
         next,
         next_descending: next_part.is_some_and(|part| part.descending),
-        row: row.filter(|(_, columns)| *columns > 1).max_by_key(|(_, columns)| *columns),
+        row: row
+            .filter(|(_, columns)| *columns > 1)
+            .max_by_key(|(_, columns)| *columns),
         points,
         walk: None,
         ordered: 0,
@@ -221,4 +224,3 @@ fn column_of(part: &IndexPart) -> Option<ColumnId> {
         IndexValue::Expression(_) => None,
     }
 }
-

@@ -75,18 +75,17 @@ impl Execution<'_> {
         // A point read has a snapshot of its own.
         let may_be_alone = self.begun.is_none();
         let transaction = self.transaction;
-        let found = match may_be_alone
-            && transaction.try_point_get(point, &key, columns, &mut values)?
-        {
-            true => true,
-            false => {
-                let Some(statement) = self.statement()? else {
-                    return Ok(Run::Undecided);
-                };
-                let table = point.table();
-                statement.point_get(table, select.key.index, &key, columns, &mut values)?
-            }
-        };
+        let found =
+            match may_be_alone && transaction.try_point_get(point, &key, columns, &mut values)? {
+                true => true,
+                false => {
+                    let Some(statement) = self.statement()? else {
+                        return Ok(Run::Undecided);
+                    };
+                    let table = point.table();
+                    statement.point_get(table, select.key.index, &key, columns, &mut values)?
+                }
+            };
         Ok(self.row(&select.columns, found.then_some(values)))
     }
 

@@ -242,14 +242,14 @@ impl Compiler<'_> {
             slice,
             wanted,
         };
-        let mut search = match Search::of(table, asked.clone(), self.uses_indexes) {
-            Some(search) => search,
-            None => {
-                let has_path = |choice: &Choice| self.has_paths(table, choice);
-                let chosen = choices.iter().position(has_path)?;
-                let sides = choices.remove(chosen).sides;
-                Search::either(table, asked, sides, self.uses_indexes)?
-            }
+        let has_paths = |choice: &Choice| self.has_paths(table, choice);
+        let chosen = match self.has_path_of(table, &asked.tests) {
+            true => None,
+            false => choices.iter().position(has_paths),
+        };
+        let mut search = match chosen.map(|at| choices.remove(at)) {
+            Some(Choice { sides, .. }) => Search::either(table, asked, sides, self.uses_indexes)?,
+            None => Search::of(table, asked, self.uses_indexes)?,
         };
         others.extend(choices.into_iter().map(|choice| choice.written));
         if !others.is_empty() {

@@ -66,7 +66,11 @@ impl Node {
     }
 
     /// The rows for each of the outer rows; None: it must be run for one after the other.
-    pub fn rows_for(&self, run: &mut Run<'_>, outer: &OuterRows<'_>) -> Option<Result<Pairs, Stop>> {
+    pub fn rows_for(
+        &self,
+        run: &mut Run<'_>,
+        outer: &OuterRows<'_>,
+    ) -> Option<Result<Pairs, Stop>> {
         let found = self.operator.run_for(run, outer)?;
         if let Ok(pairs) = &found {
             run.note(self.number, pairs.outer.len());

@@ -76,7 +76,9 @@ impl Pairs {
         let holds = mask.iter().map(|holds| holds == Some(true));
         let kept = self.outer.iter().zip(holds);
         Ok(Self {
-            outer: kept.filter_map(|(at, holds)| holds.then_some(*at)).collect(),
+            outer: kept
+                .filter_map(|(at, holds)| holds.then_some(*at))
+                .collect(),
             inner: filter_record_batch(&self.inner, mask)?,
         })
     }

@@ -264,7 +264,11 @@ impl<'a> Draft<'a> {
             (_, 8) if kind.is_text() => format!("{c} LIKE 'a%'"),
             (_, 8) if kind.is_integer() => format!("{c} % 3 = 1"),
             (_, 11) => format!("{c} IS NOT DISTINCT FROM {}", self.value(kind)),
-            (_, 12) => format!("{c} = ANY(ARRAY[{}, {}])", self.value(kind), self.value(kind)),
+            (_, 12) => format!(
+                "{c} = ANY(ARRAY[{}, {}])",
+                self.value(kind),
+                self.value(kind)
+            ),
             (_, 9) if kind.is_text() => format!("lower({c}) = {}", self.value(kind)),
             _ => format!("{c} = {}", self.value(kind)),
         }
@@ -318,7 +322,9 @@ impl<'a> Draft<'a> {
 
     /// A comparison of rows of these columns.
     pub fn row_comparison(&mut self, columns: &[&Column], alias: &str, operator: &str) -> String {
-        let names = columns.iter().map(|column| format!("{alias}.{}", column.name));
+        let names = columns
+            .iter()
+            .map(|column| format!("{alias}.{}", column.name));
         let names = names.collect::<Vec<_>>().join(", ");
         let values = columns.iter().map(|column| self.value(column.kind));
         let values = values.collect::<Vec<_>>().join(", ");
