@@ -562,12 +562,16 @@ fn several_paths_lead_to_the_rows_of_an_or() {
     let database = database();
     let mut c = database.connect();
     run(&mut c, TABLE);
-    let cases: [(&str, &[&str]); 7] = [
+    let cases: [(&str, &[&str]); 8] = [
         (
             "SELECT id FROM t WHERE id = 7 OR s = 's9' ORDER BY id",
             &["7", "9"],
         ),
         ("SELECT id FROM t WHERE id = 7 OR s = 's7'", &["7"]),
+        (
+            "SELECT id FROM t WHERE (id = 7 AND b = 8) OR (s = 's9' AND a = 9)",
+            &["9"],
+        ),
         (
             "SELECT id FROM t WHERE (id = 7 OR (a = 3 AND b > 30)) AND b < 50 ORDER BY b DESC LIMIT 2",
             &["43", "33"],
@@ -639,7 +643,7 @@ fn values_of_subqueries_are_of_the_statement_s_snapshot() {
     let database = database();
     let (mut c, mut other) = (database.connect(), database.connect());
     run(&mut c, TABLE);
-    let cases: [(&str, &[&str]); 8] = [
+    let cases: [(&str, &[&str]); 7] = [
         (
             "SELECT id FROM t WHERE id = (SELECT max(id) FROM t WHERE a = 3)",
             &["53"],
@@ -655,10 +659,6 @@ fn values_of_subqueries_are_of_the_statement_s_snapshot() {
         (
             "SELECT id FROM t WHERE id = (SELECT min(b) FROM t WHERE a = (SELECT a FROM t WHERE id = 12))",
             &["2"],
-        ),
-        (
-            "SELECT id FROM t WHERE a = 3 ORDER BY id LIMIT (SELECT count(*) FROM t WHERE id IN (1, 2, 99))",
-            &["3", "13"],
         ),
         (
             "SELECT count(*) FROM t WHERE a = 3 AND b > (SELECT b FROM t WHERE id = 30)",
@@ -691,24 +691,24 @@ fn values_of_subqueries_are_of_the_statement_s_snapshot() {
     let changes = [
         (
             "UPDATE t SET b = (SELECT max(b) FROM t WHERE a = 3) + 1 WHERE id = 1",
-            "UPDATE 1",
+            1,
         ),
         (
             "UPDATE t SET b = (SELECT max(b) FROM t WHERE a = 3) WHERE id = 2",
-            "UPDATE 1",
+            1,
         ),
         (
             "DELETE FROM t WHERE id = (SELECT min(id) FROM t WHERE a = 9)",
-            "DELETE 1",
+            1,
         ),
         (
             "DELETE FROM t WHERE id = (SELECT min(id) FROM t WHERE a = 99)",
-            "DELETE 0",
+            0,
         ),
     ];
-    for (sql, tag) in changes {
+    for (sql, count) in changes {
         let done = c.execute(sql, ()).expect(sql);
-        assert_eq!(done.command_tag(), tag, "{sql}");
+        assert_eq!(done, count, "{sql}");
     }
     assert_eq!(
         rows(
@@ -719,9 +719,8 @@ fn values_of_subqueries_are_of_the_statement_s_snapshot() {
     );
     // Both parts read as of one moment, whatever commits between them.
     run(&mut c, &["INSERT INTO t VALUES (500, 77, 0)"]);
+    let is_done = &AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let is_done = AtomicBool::new(false);
-        let is_done = &is_done;
         scope.spawn(move || {
             for turn in 0..300 {
                 let sql = format!("UPDATE t SET b = {turn} WHERE id = 500");

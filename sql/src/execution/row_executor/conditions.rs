@@ -171,6 +171,13 @@ impl Compiler<'_> {
 
     /// The sides of an OR, all of which are ANDs of tests.
     fn sides(&self, scope: &Scope<'_>, expr: &Expr) -> Option<Vec<Vec<Test>>> {
+        let Expr::BinaryOp {
+            op: BinaryOperator::Or,
+            ..
+        } = expr
+        else {
+            return None;
+        };
         let mut sides = Vec::new();
         let mut open = vec![expr];
         while let Some(expr) = open.pop() {
@@ -187,7 +194,7 @@ impl Compiler<'_> {
                 }
             }
         }
-        (sides.len() > 1).then_some(sides)
+        Some(sides)
     }
 
     fn row_test(&self, scope: &Scope<'_>, expr: &Expr) -> Option<RowTest> {

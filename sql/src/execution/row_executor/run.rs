@@ -126,6 +126,11 @@ impl Execution<'_> {
         let ValueColumns { types, schema } = wanted.result.as_ref();
         let width = search.reads.len();
         let count = rows.len() / width.max(1);
+        if count <= 1 {
+            rows.truncate(types.len());
+            let row = (count == 1).then_some(rows);
+            return Ok(Run::Row(ValueRow::new(wanted.result.clone(), row)));
+        }
         let arrays = arrays_of_rows(&mut rows, width, types)?;
         let options = RecordBatchOptions::new().with_row_count(Some(count));
         let rows = RecordBatch::try_new_with_options(schema.clone(), arrays, &options)

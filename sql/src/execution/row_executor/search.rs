@@ -506,7 +506,11 @@ impl Compiler<'_> {
         };
         let constant = |expr: Option<&Expr>| match expr {
             None => Some(None),
-            Some(expr) => self.constant(expr).map(Some),
+            // The full path knows no subquery here.
+            Some(expr) => match self.constant(expr)? {
+                Source::Query(..) => None,
+                source => Some(Some(source)),
+            },
         };
         limit_by.is_empty().then_some(())?;
         Some(Slice {

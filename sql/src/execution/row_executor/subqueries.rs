@@ -10,7 +10,6 @@ use super::program::{Operation, RowStatement, Select};
 use super::scope::Compiler;
 use super::source::Source;
 use super::value::{is_key_type, scalar_of};
-use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::Query;
 use std::sync::Arc;
 use strandline_base::{SqlType, Value};

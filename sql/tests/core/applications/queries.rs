@@ -340,7 +340,10 @@ fn of_an_orm(draft: &mut Draft<'_>) -> (String, bool) {
 /// A page behind the last row of the page before.
 fn pages(draft: &mut Draft<'_>) -> (String, bool) {
     let table = draft.any_table();
-    let (item, list) = (draft.item(table, "x"), draft.list(&[(table, "x")]));
+    let (item, list) = (
+        draft.item(table, "x"),
+        draft.pick(&["*", "x.s, x.a", "x.a + 1 AS e"]),
+    );
     let columns = draft.row_columns(table);
     let is_backward = draft.one_in(3);
     let operators = match is_backward {

@@ -5,7 +5,7 @@ use crate::execution::short_plans::node::{Node, Operator, OuterRows};
 use crate::execution::short_plans::run::{
     Expression, PAIRS_MAX, Pairs, Rows, Run, Stop, batch_of, mask, taken, values,
 };
-use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array};
+use datafusion::arrow::array::{ArrayRef, BooleanArray, RecordBatch, UInt32Array};
 use datafusion::arrow::compute::{concat_batches, filter_record_batch, take};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::scalar::ScalarValue;
