@@ -38,7 +38,13 @@ pub fn comparison(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<Opti
     Ok(match op {
         Eq => all(pairs().map(|(l, r)| binary(l, Eq, r)), And),
         NotEq => all(pairs().map(|(l, r)| binary(l, NotEq, r)), Or),
-        Lt | LtEq | Gt | GtEq => lexicographic(left, op, right),
+        Lt | LtEq | Gt | GtEq => lexicographic(left, op, right).and_then(|whole| {
+            let (l, r) = pairs().next()?;
+            // Access paths know comparisons of one column. This one is implied, and unknown only
+            // where the whole is.
+            let weak = if matches!(op, Lt | LtEq) { LtEq } else { GtEq };
+            Some(binary(binary(l, weak, r), And, whole))
+        }),
         _ => None,
     })
 }

@@ -19,7 +19,7 @@ use crate::statements::explain::RowPlan;
 use crate::values::summary::Summary;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::Statement as Parsed;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlType};
 use strandline_engine::catalog::Catalog;
@@ -73,7 +73,7 @@ impl Session {
             }
             let ran = self.form(&prepared, &literals).map(|form| {
                 let text = || Arc::from(crate::parse::redacted(sql));
-                self.run_form(&form, text)
+                self.run_form(&prepared, &form, text)
             });
             self.statements.give_back(lifting, literals);
             if let Some(ran) = ran {
@@ -94,7 +94,7 @@ impl Session {
         }
         let values = prepared.typed_values(values);
         match self.form(prepared, &values) {
-            Some(form) => self.run_form(&form, || prepared.text.clone()),
+            Some(form) => self.run_form(prepared, &form, || prepared.text.clone()),
             None => Ok(None),
         }
     }
@@ -118,6 +118,7 @@ impl Session {
     /// `text` is the query text that other sessions see.
     fn run_form(
         &mut self,
+        prepared: &PreparedStatement,
         form: &Form<'_>,
         text: impl FnOnce() -> Arc<str>,
     ) -> Result<Option<Output>> {
@@ -126,7 +127,9 @@ impl Session {
         let running = backend.start(Some(text()), self.shared.db.now_us());
         let ran = match form {
             Form::Short(short) => self.run_short(short),
-            Form::Compiled(compiled, values) => self.run_compiled(compiled, values),
+            Form::Compiled(compiled, values) => {
+                self.run_compiled_or_short((prepared, compiled), values, None)
+            }
         };
         drop(running);
         match &ran {
@@ -161,7 +164,7 @@ impl Session {
             }
         };
         if compiled.statement.is_some() {
-            return self.run_compiled(&compiled, values);
+            return self.run_compiled_or_short((prepared, &compiled), values, types);
         }
         match self.short_run(prepared, values, types) {
             Some(short) => self.run_short(&short),
@@ -188,6 +191,23 @@ impl Session {
             .run_begin(statement)
             .inspect_err(|_| self.mark_failed())?;
         done.ok_or_else(|| Error::internal("a statement around a transaction is none"))
+    }
+
+    /// Runs a compiled statement. What it leaves undecided may have a short plan: of a small table
+    /// that reads all rows.
+    fn run_compiled_or_short(
+        &mut self,
+        (prepared, compiled): (&PreparedStatement, &Compiled),
+        values: &[ScalarValue],
+        types: Option<&[Option<SqlType>]>,
+    ) -> Result<Option<Output>> {
+        if let Some(output) = self.run_compiled(compiled, values)? {
+            return Ok(Some(output));
+        }
+        match self.short_run(prepared, values, types) {
+            Some(short) => self.run_short(&short),
+            None => Ok(None),
+        }
     }
 
     fn run_compiled(
@@ -227,6 +247,8 @@ impl Session {
             values,
             now_us: self.asked_now(compiled, began_us),
             checks,
+            begun: None,
+            queried: Vec::new(),
         };
         let again = savepoint.as_ref().filter(|_| starts_over);
         let ran = match self.attempts_at(&transaction, again, || execution.run().map(Some)) {
@@ -353,16 +375,17 @@ impl Session {
             literals,
             uses_indexes: self.settings.access.indexes,
             asks_now: Cell::new(false),
+            subqueries: RefCell::default(),
             planner: Planner::new(&begin),
         };
         // Without the privileges, the full path reports the error. The result stays valid: another
         // role is another template, and other privileges are another catalog.
         let acting = Acting::of(&self.template, &catalog);
         let may = |statement: &RowStatement| {
-            let (table, wanted) = statement.privileges();
             let may = |acting: &Arc<Acting>| {
-                let mut wanted = wanted.iter();
-                wanted.all(|privilege| acting.require_on(table, *privilege).is_ok())
+                let wanted = statement.privileges();
+                let mut each = wanted.flat_map(|(table, all)| all.iter().map(move |p| (table, *p)));
+                each.all(|(table, privilege)| acting.require_on(table, privilege).is_ok())
             };
             acting.as_ref().is_none_or(may)
         };

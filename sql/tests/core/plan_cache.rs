@@ -746,7 +746,10 @@ fn a_kept_plan_runs_again_after_a_conflict() {
             scope.spawn(|| {
                 let mut c = database.connect();
                 for _ in 0..25 {
-                    run(&mut c, &["UPDATE t SET b = b + 1 WHERE k BETWEEN 3 AND 5"]);
+                    run(
+                        &mut c,
+                        &["UPDATE t SET b = b + 1 WHERE k + 0 BETWEEN 3 AND 5"],
+                    );
                     run(
                         &mut c,
                         &["INSERT INTO u SELECT g, 'seen' FROM u WHERE name = 'zero'"],

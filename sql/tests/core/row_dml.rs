@@ -621,3 +621,109 @@ fn declared_types_decide_what_a_parameter_is() {
     let zero = [ScalarValue::Int64(Some(0)), int(6)];
     assert_eq!(ran(&mut c, &big, &zero), "22012 division by zero");
 }
+
+/// Jobs in the order of a queue; some were done before.
+const JOBS: &[&str] = &[
+    "CREATE TABLE job (id int PRIMARY KEY, state text NOT NULL, urgency int NOT NULL, owner int)",
+    "CREATE INDEX job_next ON job (state, urgency, id)",
+    "INSERT INTO job SELECT g, 'new', g % 3, NULL FROM generate_series(1, 2000) s(g)",
+    "UPDATE job SET state = 'done' WHERE id <= 1940",
+];
+
+#[test]
+fn a_job_is_taken_in_one_statement() {
+    let database = database();
+    let mut c = database.connect();
+    run(&mut c, JOBS);
+    let take = "UPDATE job SET state = 'taken', owner = $1 WHERE id = (SELECT id FROM job \
+                WHERE state = 'new' ORDER BY urgency, id LIMIT 1 FOR UPDATE SKIP LOCKED) \
+                RETURNING id";
+    let first = prepared(&mut c, take);
+    run(&mut c, &["BEGIN"]);
+    // The entries of jobs that were done are passed over.
+    let before = point_runs(&database);
+    assert_eq!(ran(&mut c, &first, &[int(0)]), "UPDATE 1 Some([\"1941\"])");
+    assert_eq!(point_runs(&database), before + 1);
+    let mut other = database.connect();
+    let second = prepared(&mut other, take);
+    assert_eq!(
+        ran(&mut other, &second, &[int(1)]),
+        "UPDATE 1 Some([\"1944\"])"
+    );
+    run(&mut c, &["ROLLBACK"]);
+    assert_eq!(
+        ran(&mut other, &second, &[int(1)]),
+        "UPDATE 1 Some([\"1941\"])"
+    );
+    // The lock of a job that is not changed ends with the transaction.
+    run(&mut c, &["BEGIN"]);
+    let none = "UPDATE job SET owner = owner + 1 WHERE urgency = 7 AND id = (SELECT id FROM job \
+                WHERE state = 'new' ORDER BY urgency, id LIMIT 1 FOR UPDATE SKIP LOCKED)";
+    let none = prepared(&mut c, none);
+    assert_eq!(ran(&mut c, &none, &[]), "UPDATE 0 None");
+    run(&mut c, &["ROLLBACK"]);
+    let before = point_runs(&database);
+    let planned = counter(&database, "statements_planned");
+    without_plans(&database, |thread, c| {
+        let take = prepared(c, take);
+        loop {
+            let taken = ran(c, &take, &[int(thread)]);
+            if taken == "UPDATE 0 Some([])" {
+                break;
+            }
+            assert!(taken.starts_with("UPDATE 1 "), "{taken}");
+        }
+    });
+    assert_eq!(point_runs(&database), before + 58 + 8);
+    assert_eq!(counter(&database, "statements_planned"), planned);
+    let all = "SELECT count(*), count(owner) FROM job WHERE state = 'taken'";
+    assert_eq!(rows(&mut c, all), ["60|60"]);
+}
+
+#[test]
+fn a_subquery_needs_its_own_rights_and_gives_one_value() {
+    let database = database();
+    let mut c = database.connect();
+    run(&mut c, JOBS);
+    run(&mut c, ITEMS);
+    run(
+        &mut c,
+        &[
+            "CREATE USER ann PASSWORD 'x'",
+            "GRANT SELECT, UPDATE ON item TO ann",
+            "GRANT SELECT ON job TO ann",
+        ],
+    );
+    let mut ann = database.connect_as("ann").expect("connects");
+    let reads = "UPDATE item SET a = 9 WHERE id = (SELECT min(id) FROM job WHERE state = 'done') \
+                 RETURNING id";
+    let locks = "UPDATE item SET a = 9 WHERE id = (SELECT id FROM job WHERE state = 'done' \
+                 ORDER BY urgency DESC, id DESC LIMIT 1 FOR UPDATE) RETURNING id";
+    let both = |ann: &mut Connection, sql: &str| {
+        let answers = [true, false].map(|may| {
+            ann.use_row_executor(may);
+            run(ann, &["BEGIN"]);
+            let answer = match ann.prepare_typed(sql, &[]) {
+                Ok(statement) => ran(ann, &statement, &[]),
+                Err(error) => format!("{} {}", error.sqlstate().0, error.message()),
+            };
+            run(ann, &["ROLLBACK"]);
+            answer
+        });
+        assert_eq!(answers[0], answers[1], "{sql}");
+        answers[0].clone()
+    };
+    assert_eq!(both(&mut ann, reads), "UPDATE 1 Some([\"1\"])");
+    assert!(both(&mut ann, locks).starts_with("42501"));
+    run(&mut c, &["GRANT UPDATE ON job TO ann"]);
+    assert_eq!(both(&mut ann, locks), "UPDATE 0 Some([])");
+    run(&mut c, &["REVOKE SELECT ON job FROM ann"]);
+    assert!(both(&mut ann, reads).starts_with("42501"));
+    run(&mut c, &["GRANT SELECT ON job TO ann"]);
+    let many = "UPDATE item SET a = 9 WHERE id = (SELECT id FROM job WHERE urgency = 1 \
+                AND state = 'new' FOR UPDATE)";
+    assert!(both(&mut ann, many).starts_with("21000"));
+    let locked = "SELECT count(*) FROM (SELECT id FROM job WHERE urgency = 1 AND state = 'new' \
+                  FOR UPDATE NOWAIT) AS q";
+    assert_eq!(rows(&mut c, locked), ["20"], "no lock is left");
+}

@@ -414,7 +414,18 @@ fn statements_on_one_row_take_it_and_others_do_not() {
         ("SELECT DISTINCT a FROM t WHERE id = 1", false),
         ("SELECT a FROM t, p WHERE id = 1", false),
         ("SELECT a FROM t WHERE id > 1", false),
-        ("SELECT a FROM t WHERE id = 1 OR id = 3", false),
+        ("SELECT a FROM t WHERE id > 1 AND id < 9", true),
+        ("SELECT a FROM t WHERE id > 1 LIMIT 3", false),
+        ("SELECT a FROM t WHERE id = 1 OR id = 3", true),
+        ("SELECT a FROM t WHERE id = 1 OR f = 3", false),
+        (
+            "SELECT a FROM t WHERE id = (SELECT max(id) FROM t WHERE id = 1)",
+            true,
+        ),
+        (
+            "SELECT a FROM t WHERE id = (SELECT max(f) FROM t WHERE id = 1)",
+            false,
+        ),
         (
             "SELECT a FROM t FOR SYSTEM_TIME AS OF now() WHERE id = 1",
             false,

@@ -75,6 +75,14 @@ const SHORT: &[&str] = &[
     "SELECT id, (SELECT name FROM customer c WHERE c.id = o.customer) FROM orders o WHERE id = $1",
     "SELECT id, (SELECT sum(amount * price) FROM line WHERE orders = $1) FROM orders WHERE id = $1",
     "SELECT name FROM customer WHERE id = (SELECT customer FROM orders WHERE id = $1)",
+    "SELECT o.id, (SELECT count(*) FROM orders p WHERE p.customer = o.customer AND p.state IS NOT NULL) \
+     FROM orders o WHERE o.customer = $1 ORDER BY o.id",
+    "SELECT o.id, (SELECT max(l.price) FROM line l WHERE l.orders = o.id AND l.amount > 2 AND l.item < 300) \
+     FROM orders o WHERE o.customer = $1 ORDER BY o.id",
+    "SELECT o.id FROM orders o WHERE o.customer = $1 AND EXISTS (SELECT 1 FROM line l \
+     WHERE l.orders = o.id AND l.amount > 2 AND l.item < 250) ORDER BY o.id",
+    "SELECT l.no, c.name, c.credit FROM orders o JOIN line l ON l.orders = o.id \
+     LEFT JOIN customer c ON c.id = o.customer AND c.credit > l.amount WHERE o.customer = $1 ORDER BY o.id, l.no",
     // groups and sets
     "SELECT state, count(*), max(id) FROM orders WHERE customer = $1 GROUP BY state ORDER BY state",
     "SELECT state, sum(id) AS n FROM orders WHERE customer = $1 GROUP BY state HAVING count(*) > 1 ORDER BY n",

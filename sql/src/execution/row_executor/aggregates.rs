@@ -146,7 +146,7 @@ impl Compiler<'_> {
         conditions: Conditions,
         items: &[SelectItem],
     ) -> Option<Aggregates> {
-        if conditions.tests.is_empty() {
+        if !self.has_path(scope.table, &conditions) {
             return None;
         }
         let mut wanted: Vec<ColumnId> = Vec::new();

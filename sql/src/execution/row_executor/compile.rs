@@ -25,16 +25,18 @@ use strandline_engine::catalog::index::ReferentialAction;
 impl Compiler<'_> {
     /// Compiles a statement.
     pub fn compile(&self, statement: &Parsed) -> Option<RowStatement> {
-        match statement {
+        let mut compiled = match statement {
             Parsed::Query(query) => self.select(query),
             Parsed::Update(update) => self.update(update),
             Parsed::Delete(delete) => self.delete(delete),
             Parsed::Insert(insert) => self.insert(insert),
             _ => None,
-        }
+        }?;
+        compiled.subqueries = self.subqueries.take();
+        Some(compiled)
     }
 
-    fn select(&self, query: &ast::Query) -> Option<RowStatement> {
+    pub(super) fn select(&self, query: &ast::Query) -> Option<RowStatement> {
         let SetExpr::Select(select) = query.body.as_ref() else {
             return None;
         };
@@ -79,7 +81,7 @@ impl Compiler<'_> {
             false => Some(Lock::of_table(query, &scope.alias)?),
         };
         // Expressions are planned only for rows that can be found.
-        if query.order_by.is_none() && !self.has_path(scope.table, &conditions.tests) {
+        if query.order_by.is_none() && !self.has_path(scope.table, &conditions) {
             return None;
         }
         let columns = self.projection(scope, items, Reads::Named)?;
@@ -114,7 +116,7 @@ impl Compiler<'_> {
         }
         let scope = self.scope(std::slice::from_ref(&update.table))?;
         let conditions = self.conditions(&scope, Some(update.selection.as_ref()?));
-        if !self.has_path(scope.table, &conditions.tests) {
+        if !self.has_path(scope.table, &conditions) {
             return None;
         }
         let returning = self.returning(&scope, update.returning.as_deref())?;
@@ -142,7 +144,7 @@ impl Compiler<'_> {
         }
         let scope = self.scope(from)?;
         let conditions = self.conditions(&scope, Some(delete.selection.as_ref()?));
-        if !self.has_path(scope.table, &conditions.tests) {
+        if !self.has_path(scope.table, &conditions) {
             return None;
         }
         let returning = self.returning(&scope, delete.returning.as_deref())?;
@@ -193,10 +195,7 @@ impl Compiler<'_> {
     /// The key whose columns are tested for equality, as nothing else is.
     fn key_of(&self, scope: &Scope<'_>, conditions: &Conditions) -> Option<Key> {
         let table = scope.table;
-        let tests = match conditions.others.is_empty() {
-            true => conditions.tests.as_slice(),
-            false => return None,
-        };
+        let tests = conditions.only_tests()?;
         let part_of = |id: &ColumnId| {
             let test = tests.iter().find(|test| test.column == *id)?;
             match &test.condition {
@@ -341,6 +340,7 @@ pub(super) fn of(
         table: scope.table.clone(),
         operation,
         returning,
+        subqueries: Vec::new(),
     }
 }
 
@@ -359,6 +359,7 @@ fn is_number(scalar: &Scalar) -> bool {
         Scalar::Constant(Source::Parameter(_, known, _)) => known.is_none_or(number),
         Scalar::Constant(Source::Read(_, t)) => number(*t),
         Scalar::Constant(Source::Literal(value)) => !value.data_type().is_string(),
+        Scalar::Constant(Source::Query(_, t)) => number(*t),
         Scalar::Constant(Source::Now | Source::Identity | Source::Computed(_)) => false,
         Scalar::Column(_, t) | Scalar::Excluded(_, t) => number(*t),
         Scalar::Arithmetic(..) => true,

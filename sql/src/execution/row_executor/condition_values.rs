@@ -1,15 +1,15 @@
 //! The values for which a [`Test`] of WHERE holds, known when the statement runs. `None`: the
 //! statement takes the full path.
 
-use super::conditions::{Condition, Limit, Test};
+use super::conditions::{Condition, Limit, RowTest, Test};
 use super::execution::Execution;
 use super::source::{Datum, Source};
-use super::value::{Comparand, comparand};
+use super::value::{Comparand, assigned, comparand, scalar_of};
 use datafusion::arrow::array::{Array, ArrayRef};
 use datafusion::scalar::ScalarValue;
 use std::cmp::Ordering;
 use std::ops::Bound;
-use strandline_base::Value;
+use strandline_base::{SqlType, Value};
 use strandline_semantics::text::array::{Item, items};
 
 /// The values for which a test holds. NULL is none of them.
@@ -59,6 +59,11 @@ impl Execution<'_> {
         };
         let points = match &test.condition {
             Condition::Equal(source) => value(source)?.into_iter().collect(),
+            Condition::Same(source) => match self.datum(source)?.value.is_null() {
+                // The rows with NULL have no key.
+                true => return None,
+                false => value(source)?.into_iter().collect(),
+            },
             Condition::In(list) => {
                 let mut points = Vec::with_capacity(list.len());
                 for source in list {
@@ -66,19 +71,7 @@ impl Execution<'_> {
                 }
                 ascending(points)
             }
-            Condition::Any(parameter) => {
-                let mut points = Vec::new();
-                for item in items_of(self.values.get(*parameter)?)? {
-                    let datum = Datum {
-                        value: item,
-                        known: None,
-                    };
-                    if let Comparand::Value(value) = comparand(&datum, t)? {
-                        points.push(value);
-                    }
-                }
-                ascending(points)
-            }
+            Condition::Any(array, item) => ascending(self.points_of(array, *item, t)?),
             Condition::Within { lower, upper } => {
                 let mut never = false;
                 let mut bound = |limit: &Option<Limit>| {
@@ -105,6 +98,84 @@ impl Execution<'_> {
             }
         };
         Some(Values::Points(points))
+    }
+
+    /// The values of a column of type `t` that an array of items of type `item` has.
+    fn points_of(&self, array: &Source, item: SqlType, t: SqlType) -> Option<Vec<Value>> {
+        let array = match array {
+            // Its declared type is that of the items; its value is the array's text.
+            Source::Parameter(index, ..) => self.values.get(*index)?,
+            Source::Literal(text) => text,
+            _ => return None,
+        };
+        let mut points = Vec::new();
+        for value in items_of(array)? {
+            let mut datum = Datum { value, known: None };
+            if item != t && !datum.value.is_null() && datum.value.data_type().is_string() {
+                let typed = assigned(&datum, item)?;
+                datum = Datum {
+                    value: scalar_of(&typed, item),
+                    known: Some(item),
+                };
+            }
+            if let Comparand::Value(value) = comparand(&datum, t)? {
+                points.push(value);
+            }
+        }
+        Some(points)
+    }
+
+    /// The constants of a row test.
+    pub(super) fn row_bound(&self, test: &RowTest) -> Option<RowBound> {
+        let values = test
+            .sources
+            .iter()
+            .zip(&test.columns)
+            .map(|(source, (_, t))| {
+                let datum = self.datum(source)?;
+                match comparand(&datum, *t)? {
+                    Comparand::Value(value) => Some(value),
+                    Comparand::Never if datum.value.is_null() => Some(Value::Null),
+                    // As for the bounds of one column.
+                    Comparand::Never => None,
+                }
+            });
+        Some(RowBound {
+            values: values.collect::<Option<_>>()?,
+            is_lower: test.is_lower,
+            inclusive: test.inclusive,
+        })
+    }
+}
+
+/// What rows are compared with.
+#[derive(Debug)]
+pub(super) struct RowBound {
+    pub values: Vec<Value>,
+    /// rows are greater
+    pub is_lower: bool,
+    pub inclusive: bool,
+}
+
+impl RowBound {
+    /// Whether the comparison holds for a row, of which the values of the columns are given. The
+    /// first pair of values that differ decides; a NULL before it leaves the comparison unknown.
+    pub fn holds<'v>(&self, row: impl Iterator<Item = &'v Value>) -> bool {
+        for (value, bound) in row.zip(&self.values) {
+            match value.compare(bound) {
+                _ if value.is_null() || bound.is_null() => return false,
+                Some(Ordering::Equal) => {}
+                Some(order) => return (order == Ordering::Greater) == self.is_lower,
+                None => return false,
+            }
+        }
+        self.inclusive
+    }
+
+    /// The values before the first NULL.
+    pub fn known(&self) -> &[Value] {
+        let end = self.values.iter().position(Value::is_null);
+        &self.values[..end.unwrap_or(self.values.len())]
     }
 }
 
@@ -161,6 +232,32 @@ mod tests {
         assert!(!values.holds(&Value::Integer(3)) && !values.holds(&Value::Null));
         let all = Values::Within(Bound::Unbounded, Bound::Unbounded);
         assert!(!all.holds(&Value::Null));
+    }
+
+    #[test]
+    fn the_first_pair_that_differs_decides_a_comparison_of_rows() {
+        let number = |v: i32| match v {
+            0 => Value::Null,
+            v => Value::Integer(v),
+        };
+        let holds = |row: [i32; 2], bound: [i32; 2], is_lower, inclusive| {
+            let bound = RowBound {
+                values: bound.map(number).to_vec(),
+                is_lower,
+                inclusive,
+            };
+            bound.holds(row.map(number).iter())
+        };
+        assert!(holds([2, 1], [1, 9], true, false) && !holds([2, 1], [1, 9], false, false));
+        assert!(holds([1, 2], [1, 1], true, false) && !holds([1, 1], [1, 1], true, false));
+        assert!(holds([1, 1], [1, 1], true, true) && holds([1, 1], [1, 1], false, true));
+        assert!(
+            holds([2, 0], [1, 1], true, false),
+            "the second pair is not asked"
+        );
+        assert!(holds([2, 1], [1, 0], true, false));
+        assert!(!holds([1, 0], [1, 1], true, true) && !holds([1, 0], [1, 1], false, true));
+        assert!(!holds([0, 5], [1, 1], true, true) && !holds([5, 5], [0, 1], true, true));
     }
 
     #[test]

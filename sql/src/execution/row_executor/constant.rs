@@ -32,7 +32,11 @@ impl Compiler<'_> {
                     (!negated).then_some(Source::Parameter(index, known, true))
                 }
                 Source::Literal(value) => negated(&value).map(Source::Literal),
-                Source::Read(..) | Source::Now | Source::Identity | Source::Computed(_) => None,
+                Source::Read(..)
+                | Source::Now
+                | Source::Identity
+                | Source::Computed(_)
+                | Source::Query(..) => None,
             },
             Expr::Cast {
                 kind: CastKind::Cast | CastKind::DoubleColon,
@@ -54,6 +58,7 @@ impl Compiler<'_> {
                     _ => None,
                 }
             }
+            Expr::Subquery(query) => self.subquery(query),
             Expr::Function(function) if is_now(function) => {
                 self.asks_now.set(true);
                 Some(Source::Now)

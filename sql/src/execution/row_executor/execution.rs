@@ -35,6 +35,10 @@ pub(crate) struct Execution<'a> {
     pub now_us: u64,
     /// the table's CHECK constraints, if it has any
     pub checks: Option<Arc<CheckSet>>,
+    /// the statement of the engine that all parts run in, if it has begun
+    pub begun: Option<Arc<Statement>>,
+    /// the values of subqueries
+    pub queried: Vec<ScalarValue>,
 }
 
 /// `None` in it: not decided here.
@@ -50,7 +54,13 @@ impl Execution<'_> {
     }
 
     pub(super) fn datum(&self, source: &Source) -> Option<Datum> {
-        source.datum(self.values, self.now_us)
+        match source {
+            Source::Query(at, sql_type) => Some(Datum {
+                value: self.queried.get(*at)?.clone(),
+                known: Some(*sql_type),
+            }),
+            source => source.datum(self.values, self.now_us),
+        }
     }
 
     /// The key's values; `Some(None)`: no row has it.
@@ -68,6 +78,9 @@ impl Execution<'_> {
 
     /// A statement for what needs one; None if it goes by another catalog.
     pub(super) fn statement(&self) -> Decided<Arc<Statement>> {
+        if let Some(begun) = &self.begun {
+            return Ok(Some(begun.clone()));
+        }
         let statement = self.transaction.begin_statement()?;
         let same = Arc::ptr_eq(&self.transaction.catalog(), &self.compiled.catalog);
         Ok(same.then_some(statement))

@@ -1,16 +1,16 @@
 //! Running a search: candidates from a key or an index, rows from candidates.
 
-use super::condition_values::Values;
+use super::condition_values::{RowBound, Values};
 use super::execution::{Decided, Execution};
-use super::found_rows::{FoundRows, Locking, stored};
-use super::search::{IndexPath, Next, Path, Search};
-use super::sets::{ROWS_MAX, Sets};
+use super::found_rows::{End, FoundRows, Locking, stored};
+use super::search::{IndexPath, KeyPath, Next, Path, Search};
+use super::sets::{ROWS_MAX, Sets, numbers};
 use super::source::Source;
-use super::value::integer;
+use super::value::{integer, integer_value};
 use crate::planning::locking::Lock;
 use std::ops::Bound;
 use std::sync::Arc;
-use strandline_base::{Result, RowId, Value};
+use strandline_base::{Result, RowId, SqlType, Value};
 use strandline_engine::catalog::TableDef;
 use strandline_engine::{
     Covering, Direction, EntryWatch, KeyBytes, KeyRange, ScanRequest, Statement,
@@ -19,6 +19,10 @@ use strandline_engine::{
 /// A walk passes over so many entries for each row that is wanted, beside [`ROWS_MAX`]: of rows
 /// that tests keep back, and of keys that rows have left.
 const ENTRIES_PER_ROW: usize = 4;
+/// As many again of keys that rows have left, if tests keep no row back: a queue leaves them behind.
+const LEFT_KEYS_MAX: usize = 4096;
+/// A walk reads so many entries at a time at most.
+const STEP_MAX: usize = 64;
 
 impl IndexPath {
     /// Some: rows may be read by their entries, which are read after this.
@@ -27,14 +31,37 @@ impl IndexPath {
         self.covered.as_ref().map(|_| watch()).transpose()
     }
 
+    /// Whether each row that has a key of the range passes.
+    fn is_exact(&self, search: &Search) -> bool {
+        let used = self.points.len() + usize::from(matches!(self.next, Next::Test(_)));
+        search.tests.len() == used && search.rows.is_empty() && search.residual.is_none()
+    }
+
     /// How rows are read by entries.
     fn covering<'a>(&'a self, watch: Option<&'a EntryWatch>) -> Option<Covering<'a>> {
         let columns = self.covered.as_ref()?;
         watch.map(|watch| Covering { columns, watch })
     }
 
-    /// The keys that begin with `prefix` and whose next part passes its test.
+    /// The keys that begin with `prefix` and whose next part passes its test; of a row test, those
+    /// that pass it.
     fn range(&self, prefix: &[Value], sets: &Sets<'_>) -> KeyRange {
+        let mut range = self.range_of_test(prefix, sets);
+        let row = self.row.and_then(|(at, columns)| {
+            let bound = sets.rows.get(at)?;
+            self.range_of_row(prefix, bound, columns)
+        });
+        if let Some(row) = row {
+            range.from = range.from.max(row.from);
+            range.before = match (range.before, row.before) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            };
+        }
+        range
+    }
+
+    fn range_of_test(&self, prefix: &[Value], sets: &Sets<'_>) -> KeyRange {
         let (lower, upper) = match self.next {
             Next::Open => return self.keys.prefix(prefix),
             Next::NotNull => (Bound::Unbounded, Bound::Unbounded),
@@ -47,6 +74,32 @@ impl IndexPath {
             false => self.keys.range(prefix, lower, upper),
             true => self.keys.range(prefix, upper, lower),
         }
+    }
+
+    /// A range that has the keys behind `prefix` that pass a row test of the next `columns` parts,
+    /// with one bound. None: it is not known.
+    fn range_of_row(&self, prefix: &[Value], bound: &RowBound, columns: usize) -> Option<KeyRange> {
+        let known = bound.known();
+        let (last, first) = known[..columns.min(known.len())].split_last()?;
+        // Rows that agree in these columns may pass by the others.
+        let is_whole = first.len() + 1 == bound.values.len();
+        let side = match is_whole && !bound.inclusive {
+            true => Bound::Excluded(last),
+            false => Bound::Included(last),
+        };
+        let mut equal = prefix.to_vec();
+        equal.extend_from_slice(first);
+        let is_begin = bound.is_lower != self.next_descending;
+        Some(match is_begin {
+            true => KeyRange {
+                before: None,
+                ..self.keys.range(&equal, side, Bound::Unbounded)
+            },
+            false => KeyRange {
+                from: None,
+                ..self.keys.range(&equal, Bound::Unbounded, side)
+            },
+        })
     }
 }
 
@@ -72,19 +125,21 @@ impl Execution<'_> {
         else {
             return Ok(None);
         };
-        let walk = match &search.path {
-            Path::Index(path) => path.walk.map(|direction| (path, direction)),
-            Path::Key { .. } => None,
-        };
         let locking = lock.map(|lock| Locking {
             statement,
             table,
             lock,
         });
         let locking = locking.as_ref();
-        let found = match walk {
-            Some(walk) => walk_over((statement.as_ref(), table), &sets, walk, most, locking)?,
-            None => self.gathered(statement, table, &sets, (most, locking))?,
+        let read = (statement.as_ref(), table);
+        let found = match (&search.path, search.path.walk()) {
+            (Path::Index(path), Some(direction)) => {
+                walk_over(read, &sets, (path, direction), most, locking)?
+            }
+            (Path::Key(path), Some(direction)) => {
+                count_over(read, &sets, (path, direction), most, locking)?
+            }
+            _ => self.gathered(statement, table, &sets, (most, locking))?,
         };
         let Some(mut found) = found.filter(|_| !sets.are_undecided()) else {
             return Ok(None);
@@ -117,7 +172,7 @@ impl Execution<'_> {
         let path = match &sets.search.path {
             Path::Index(path) if statement.sees_index(table, path.index) => Some(path),
             Path::Index(_) => return Ok(None),
-            Path::Key { .. } => None,
+            Path::Key(_) | Path::Either(_) => None,
         };
         let watch = path.map(|path| path.watch(statement, table)).transpose()?;
         let watch = watch.flatten();
@@ -140,11 +195,11 @@ impl Execution<'_> {
             }
         }
         let sort = sets.search.sort.as_ref();
-        if !sort.is_none_or(|sort| rows.sort(sort)) || sets.are_undecided() {
+        if !sort.is_none_or(|sort| rows.sort(0, sort)) || sets.are_undecided() {
             return Ok(None);
         }
         if let Some(locking) = locking {
-            rows.lock(locking, most)?;
+            rows.lock(0, locking, most.unwrap_or(usize::MAX))?;
         }
         Ok(Some(rows.into_values()))
     }
@@ -176,13 +231,24 @@ impl Execution<'_> {
             return Ok(Some(entries));
         }
         let mut rows = Vec::new();
-        let (Path::Key { parts, .. } | Path::Index(IndexPath { points: parts, .. })) =
-            &sets.search.path;
+        let parts = match &sets.search.path {
+            Path::Key(path) => path.parts.as_slice(),
+            Path::Index(path) => path.points.as_slice(),
+            Path::Either(_) => &[],
+        };
         let Some(keys) = sets.combinations(parts) else {
             return Ok(None);
         };
         match &sets.search.path {
-            Path::Key { key, .. } => {
+            Path::Either(_) => {
+                for side in &sets.sides {
+                    let Some(found) = self.entries(statement, table, side)? else {
+                        return Ok(None);
+                    };
+                    entries.extend(found.into_iter().map(|(row, _)| (row, None)));
+                }
+            }
+            Path::Key(KeyPath { key, .. }) => {
                 for values in &keys {
                     statement.rows_of_key(table, *key, values, &mut rows)?;
                     statement.note_key(table, *key, values)?;
@@ -252,7 +318,8 @@ fn few(
     Ok(is_few)
 }
 
-/// The first rows of an index's order.
+/// The first rows of an index's order. Where the index orders only by the first columns wanted, the
+/// rows that agree in these are sorted before more are read.
 fn walk_over(
     (statement, table): (&Statement, &Arc<TableDef>),
     sets: &Sets<'_>,
@@ -285,13 +352,18 @@ fn walk_over(
     let mut watch = path.watch(statement, table)?;
     let mut entries = statement.index_cursor(table, path.index, &range, direction)?;
     let most = most.unwrap_or(usize::MAX);
-    let mut left = match most {
-        usize::MAX => ROWS_MAX,
-        most => ROWS_MAX + most * ENTRIES_PER_ROW,
-    };
+    let mut end = End::new(most, locking);
+    if let Some(sort) = &sets.search.sort {
+        end.sort = Some((sort, path.ordered));
+    }
+    let mut left = tries(most);
+    if path.is_exact(sets.search) {
+        left += LEFT_KEYS_MAX;
+    }
+    let mut step = most.clamp(1, STEP_MAX);
     let mut chunk = Vec::new();
     let mut may_be_more = true;
-    while rows.count() < most && may_be_more {
+    while !end.is_reached(&rows) && may_be_more {
         if left == 0 {
             return Ok(None);
         }
@@ -299,8 +371,9 @@ fn walk_over(
         if let Some(watch) = &mut watch {
             watch.renew();
         }
-        may_be_more = entries.next_chunk((most - rows.count()).min(left), &mut chunk)?;
+        may_be_more = entries.next_chunk(step.min(left), &mut chunk)?;
         left -= chunk.len();
+        step = (2 * step).min(STEP_MAX);
         let covering = path.covering(watch.as_ref());
         for (bytes, row) in &chunk {
             // Keys that are cut have no order among themselves.
@@ -311,10 +384,98 @@ fn walk_over(
             if sets.are_undecided() {
                 return Ok(None);
             }
-            if is_found && locking.map_or(Ok(true), |locking| locking.take(*row))? {
-                rows.keep(*row);
+            if is_found && !end.take(&mut rows, *row)? {
+                break;
+            }
+        }
+    }
+    Ok(end.settle(&mut rows)?.then(|| rows.into_values()))
+}
+
+/// So many entries or numbers are tried for `most` rows.
+fn tries(most: usize) -> usize {
+    match most {
+        usize::MAX => ROWS_MAX,
+        most => ROWS_MAX + most * ENTRIES_PER_ROW,
+    }
+}
+
+/// The first rows in the order of a key's numbers, which are looked up one after the other.
+fn count_over(
+    (statement, table): (&Statement, &Arc<TableDef>),
+    sets: &Sets<'_>,
+    (path, direction): (&KeyPath, Direction),
+    most: Option<usize>,
+    locking: Option<&Locking<'_>>,
+) -> Decided<Vec<Value>> {
+    if sets.is_empty() {
+        return Ok(Some(Vec::new()));
+    }
+    let Some((mut key, range, sql_type)) = first_key(path, sets) else {
+        return Ok(None);
+    };
+    let place = sets.search.test_places[path.parts[range]];
+    let (first, last) = match &sets.values[path.parts[range]] {
+        Values::Within(lower, upper) => match numbers(lower.as_ref(), upper.as_ref(), sql_type) {
+            Some(numbers) => numbers,
+            None => return Ok(None),
+        },
+        Values::Points(_) => return Ok(None),
+    };
+    let most = most.unwrap_or(usize::MAX);
+    let mut left = tries(most);
+    let count = i128::from(last) - i128::from(first) + 1;
+    if most == usize::MAX && count > left as i128 {
+        return Ok(None);
+    }
+    note(statement, table, sets)?;
+    let view = statement.view(table)?;
+    let mut rows = FoundRows::new(&view, sets);
+    let mut end = End::new(most, locking);
+    let mut found = Vec::new();
+    let mut numbers = first..=last;
+    while !end.is_reached(&rows) {
+        let next = match direction {
+            Direction::Forward => numbers.next(),
+            Direction::Backward => numbers.next_back(),
+        };
+        let Some(next) = next else { break };
+        if left == 0 {
+            return Ok(None);
+        }
+        left -= 1;
+        let Some(number) = integer_value(next, sql_type) else {
+            return Ok(None);
+        };
+        key[range] = number;
+        found.clear();
+        statement.rows_of_key(table, path.key, &key, &mut found)?;
+        for row in &found {
+            // A row that had this number may have another one of the range now.
+            let is_found = rows.read(*row)? && *rows.value(place) == key[range];
+            if sets.are_undecided() {
+                return Ok(None);
+            }
+            if is_found && !end.take(&mut rows, *row)? {
+                break;
             }
         }
     }
     Ok(Some(rows.into_values()))
+}
+
+/// The values of a key's columns without the number, whose place among them and type come with
+/// them.
+fn first_key(path: &KeyPath, sets: &Sets<'_>) -> Option<(Vec<Value>, usize, SqlType)> {
+    let range = path.range?;
+    let sql_type = sets.search.tests.get(*path.parts.get(range)?)?.sql_type;
+    let key = path
+        .parts
+        .iter()
+        .enumerate()
+        .map(|(at, test)| match at == range {
+            true => Some(Value::Null),
+            false => sets.points(*test).first().cloned(),
+        });
+    Some((key.collect::<Option<_>>()?, range, sql_type))
 }

@@ -124,12 +124,31 @@ impl<'a> FoundRows<'a> {
         self.found
     }
 
-    /// Puts the rows kept in order; false: keys are too long to tell their order.
-    pub fn sort(&mut self, sort: &Sort) -> bool {
+    /// A value of the row that was read last.
+    pub fn value(&self, place: usize) -> &Value {
+        &self.values[place]
+    }
+
+    /// Whether the row that was read last differs from the one kept last, which is not among the
+    /// first `settled`, in one of these places.
+    fn begins_group(&self, settled: usize, places: &[usize]) -> bool {
         let width = self.values.len();
-        let mut keyed = Vec::with_capacity(self.count());
-        let mut values = std::mem::take(&mut self.found).into_iter();
-        for id in std::mem::take(&mut self.ids) {
+        let last = self.found.len().checked_sub(width);
+        let last = last.filter(|_| self.count() > settled);
+        last.is_some_and(|last| {
+            let mut places = places.iter();
+            places.any(|at| self.found[last + at] != self.values[*at])
+        })
+    }
+
+    /// Puts the rows kept behind the first `settled` in order; false: keys are too long to tell
+    /// their order.
+    pub fn sort(&mut self, settled: usize, sort: &Sort) -> bool {
+        let width = self.values.len();
+        let mut keyed = Vec::with_capacity(self.count() - settled);
+        let values = self.found.split_off(settled * width);
+        let mut values = values.into_iter();
+        for id in self.ids.split_off(settled) {
             let row: Vec<Value> = values.by_ref().take(width).collect();
             let key: Vec<Value> = sort.places.iter().map(|at| row[*at].clone()).collect();
             let key = sort.keys.encode(&key);
@@ -146,13 +165,14 @@ impl<'a> FoundRows<'a> {
         true
     }
 
-    /// Locks rows kept in their order, up to `most`, and drops all others.
-    pub fn lock(&mut self, locking: &Locking<'_>, most: Option<usize>) -> Result<()> {
+    /// Locks rows kept behind the first `settled` in their order, until there are `most` rows, and
+    /// drops all others.
+    pub fn lock(&mut self, settled: usize, locking: &Locking<'_>, most: usize) -> Result<()> {
         let width = self.values.len();
-        let most = most.unwrap_or(usize::MAX);
-        let mut values = std::mem::take(&mut self.found).into_iter();
-        for id in std::mem::take(&mut self.ids) {
-            if self.count() == most {
+        let values = self.found.split_off(settled * width);
+        let mut values = values.into_iter();
+        for id in self.ids.split_off(settled) {
+            if self.count() >= most {
                 break;
             }
             let row = values.by_ref().take(width);
@@ -165,5 +185,73 @@ impl<'a> FoundRows<'a> {
             }
         }
         Ok(())
+    }
+}
+
+/// When a walk has its rows.
+pub(super) struct End<'a> {
+    most: usize,
+    locking: Option<&'a Locking<'a>>,
+    /// Some: the walk has the order of so many of the first places of a sort
+    pub sort: Option<(&'a Sort, usize)>,
+    /// the first rows, which are in order and locked
+    settled: usize,
+    /// keys were too long to tell their order
+    is_undecided: bool,
+}
+
+impl<'a> End<'a> {
+    pub fn new(most: usize, locking: Option<&'a Locking<'a>>) -> Self {
+        Self {
+            most,
+            locking,
+            sort: None,
+            settled: 0,
+            is_undecided: false,
+        }
+    }
+
+    /// Whether no more rows are to be read.
+    pub fn is_reached(&self, rows: &FoundRows<'_>) -> bool {
+        let found = match self.sort {
+            Some(_) => self.settled,
+            None => rows.count(),
+        };
+        self.is_undecided || found >= self.most
+    }
+
+    /// Takes the row that was read last; false: it was the last, or is not needed any more.
+    pub fn take(&mut self, rows: &mut FoundRows<'_>, row: RowId) -> Result<bool> {
+        match self.sort {
+            Some((sort, ordered)) => {
+                let ends_group = rows.begins_group(self.settled, &sort.places[..ordered]);
+                if ends_group && (!self.settle(rows)? || self.is_reached(rows)) {
+                    return Ok(false);
+                }
+                rows.keep(row);
+            }
+            None => {
+                if self.locking.map_or(Ok(true), |locking| locking.take(row))? {
+                    rows.keep(row);
+                }
+            }
+        }
+        Ok(!self.is_reached(rows))
+    }
+
+    /// Puts the last rows in order; false: that cannot be told.
+    pub fn settle(&mut self, rows: &mut FoundRows<'_>) -> Result<bool> {
+        let Some((sort, _)) = self.sort.filter(|_| !self.is_undecided) else {
+            return Ok(!self.is_undecided);
+        };
+        self.is_undecided = !rows.sort(self.settled, sort);
+        if self.is_undecided {
+            return Ok(false);
+        }
+        if let Some(locking) = self.locking {
+            rows.lock(self.settled, locking, self.most)?;
+        }
+        self.settled = rows.count();
+        Ok(true)
     }
 }

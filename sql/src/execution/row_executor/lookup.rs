@@ -4,7 +4,7 @@
 use super::conditions::{Condition, Limit, Test};
 use super::execution::Execution;
 use super::program::Compiled;
-use super::search::{OrderColumn, Path, Search, Slice};
+use super::search::{Asked, KeyPath, OrderColumn, Path, Search, Slice};
 use super::source::Source;
 use super::value::is_key_type;
 use datafusion::scalar::ScalarValue;
@@ -131,14 +131,14 @@ impl Lookup {
                 .map(|at| Source::Parameter(at, Some(SqlType::BigInt), false)),
             offset: None,
         };
-        let search = Search::of(
-            table,
+        let asked = Asked {
             tests,
-            order.collect(),
+            rows: Vec::new(),
+            order: order.collect(),
             slice,
-            &wanted.columns,
-            uses_indexes,
-        )?;
+            wanted: &wanted.columns,
+        };
+        let search = Search::of(table, asked, uses_indexes)?;
         Some(Self {
             table: table.clone(),
             search,
@@ -152,11 +152,16 @@ impl Lookup {
         const BY_RANGE: usize = 100;
         let is_equal = |at: &usize| self.search.tests[*at].is_equal();
         match &self.search.path {
-            Path::Key { parts, .. } if parts.iter().all(is_equal) => BY_KEY,
-            Path::Key { .. } => BY_INDEX,
+            Path::Key(KeyPath { parts, .. }) if parts.iter().all(is_equal) => BY_KEY,
+            Path::Key(KeyPath { range: Some(_), .. }) => BY_RANGE,
             Path::Index(path) if path.points.is_empty() => BY_RANGE,
-            Path::Index(_) => BY_INDEX,
+            Path::Key(_) | Path::Index(_) | Path::Either(_) => BY_INDEX,
         }
+    }
+
+    /// Whether it goes through the numbers of a range, which may have few rows.
+    pub fn counts(&self) -> bool {
+        matches!(&self.search.path, Path::Key(KeyPath { range: Some(_), .. }))
     }
 
     /// The number of columns of a row found: those wanted are the first of them.
@@ -182,6 +187,8 @@ impl Lookup {
             values: slots,
             now_us: 0,
             checks: None,
+            begun: None,
+            queried: Vec::new(),
         };
         execution.find(statement, &self.table, &self.search, None)
     }

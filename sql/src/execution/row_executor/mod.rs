@@ -39,6 +39,7 @@ mod found_rows;
 mod insert;
 mod lookup;
 mod modify;
+mod paths;
 mod planner;
 mod program;
 mod projection;
@@ -47,6 +48,7 @@ mod scope;
 mod search;
 mod sets;
 mod source;
+mod subqueries;
 mod value;
 
 pub(crate) use constant::argument;

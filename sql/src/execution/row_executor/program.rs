@@ -4,6 +4,7 @@ use super::arithmetic::Arithmetic;
 use super::expressions::{ComputedValues, Expressions};
 use super::search::Search;
 use super::source::Source;
+use super::subqueries::Subquery;
 use crate::planning::locking::Lock;
 use crate::planning::template::Template;
 use crate::values::value_row::ValueColumns;
@@ -35,22 +36,37 @@ pub(crate) struct RowStatement {
     pub(super) operation: Operation,
     /// RETURNING, of what writes
     pub(super) returning: Option<Projection>,
+    /// subqueries of one value, inner ones first; they have none of their own
+    pub(super) subqueries: Vec<Subquery>,
 }
 
 impl RowStatement {
     /// Whether it only reads.
     pub fn is_read_only(&self) -> bool {
-        matches!(
-            self.operation,
-            Operation::Select(_)
-                | Operation::Search(_, _, None)
-                | Operation::Ends(_)
-                | Operation::Aggregates(_)
-        )
+        let reads = |operation: &Operation| {
+            matches!(
+                operation,
+                Operation::Select(_)
+                    | Operation::Search(_, _, None)
+                    | Operation::Ends(_)
+                    | Operation::Aggregates(_)
+            )
+        };
+        self.parts().all(|part| reads(&part.operation))
     }
 
-    /// What running it asks of the table; reading a row's key is part of changing it.
-    pub fn privileges(&self) -> (&Arc<TableDef>, &'static [Privileges]) {
+    /// The statement and its subqueries.
+    fn parts(&self) -> impl Iterator<Item = &Self> {
+        let subqueries = self.subqueries.iter();
+        std::iter::once(self).chain(subqueries.map(|subquery| &subquery.statement))
+    }
+
+    /// What running it asks of each table; reading a row's key is part of changing it.
+    pub fn privileges(&self) -> impl Iterator<Item = (&Arc<TableDef>, &'static [Privileges])> {
+        self.parts().map(Self::own_privileges)
+    }
+
+    fn own_privileges(&self) -> (&Arc<TableDef>, &'static [Privileges]) {
         const READ: Privileges = Privileges::SELECT;
         let wanted: &[Privileges] = match self.operation {
             Operation::Select(_)
@@ -69,6 +85,10 @@ impl RowStatement {
     /// Whether another transaction's commit may make an execution start over; a write by key looks
     /// at the newest row itself.
     pub fn may_start_over(&self) -> bool {
+        self.parts().any(Self::may_start_over_itself)
+    }
+
+    fn may_start_over_itself(&self) -> bool {
         match &self.operation {
             Operation::Search(_, _, lock) => lock.is_some(),
             Operation::Update(update) => matches!(update.find, Find::Search(_)),
@@ -86,6 +106,15 @@ impl RowStatement {
 
     /// What EXPLAIN shows of it.
     pub fn text(&self) -> String {
+        let mut text = format!("RowExecutor: {}", self.own_text());
+        for (no, subquery) in self.subqueries.iter().enumerate() {
+            let found = subquery.statement.own_text();
+            text.push_str(&format!("; value {}: {found}", no + 1));
+        }
+        text
+    }
+
+    fn own_text(&self) -> String {
         let key = |key: &Key| format!("key={}", self.table.keys[key.index].name);
         let find = |find: &Find| match find {
             Find::Key(found) => key(found),
@@ -117,7 +146,7 @@ impl RowStatement {
                 ("insert", text)
             }
         };
-        format!("RowExecutor: {verb} {}, {found}", self.table.name)
+        format!("{verb} {}, {found}", self.table.name)
     }
 }
 

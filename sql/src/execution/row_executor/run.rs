@@ -17,6 +17,15 @@ use strandline_engine::catalog::TableDef;
 impl Execution<'_> {
     /// Runs the statement.
     pub fn run(&self) -> Result<Run> {
+        match &self.compiled.statement {
+            None => Ok(Run::Undecided),
+            Some(statement) if statement.subqueries.is_empty() => self.run_alone(),
+            Some(statement) => self.run_with(&statement.subqueries),
+        }
+    }
+
+    /// Runs the statement, whose subqueries have run.
+    pub(super) fn run_alone(&self) -> Result<Run> {
         let Some(statement) = &self.compiled.statement else {
             return Ok(Run::Undecided);
         };
@@ -50,7 +59,7 @@ impl Execution<'_> {
         Ok(Run::Done(tag, rows, returned))
     }
 
-    fn select(&self, select: &Select) -> Result<Run> {
+    pub(super) fn select(&self, select: &Select) -> Result<Run> {
         let Some(key) = self.key_values(&select.key.parts) else {
             return Ok(Run::Undecided);
         };
@@ -63,19 +72,20 @@ impl Execution<'_> {
         };
         let mut values = Vec::with_capacity(columns.len());
         let point = &select.key.point;
-        let found = match self
-            .transaction
-            .try_point_get(point, &key, columns, &mut values)?
-        {
-            true => true,
-            false => {
-                let Some(statement) = self.statement()? else {
-                    return Ok(Run::Undecided);
-                };
-                let table = point.table();
-                statement.point_get(table, select.key.index, &key, columns, &mut values)?
-            }
-        };
+        // A point read has a snapshot of its own.
+        let may_be_alone = self.begun.is_none();
+        let transaction = self.transaction;
+        let found =
+            match may_be_alone && transaction.try_point_get(point, &key, columns, &mut values)? {
+                true => true,
+                false => {
+                    let Some(statement) = self.statement()? else {
+                        return Ok(Run::Undecided);
+                    };
+                    let table = point.table();
+                    statement.point_get(table, select.key.index, &key, columns, &mut values)?
+                }
+            };
         Ok(self.row(&select.columns, found.then_some(values)))
     }
 
@@ -116,6 +126,11 @@ impl Execution<'_> {
         let ValueColumns { types, schema } = wanted.result.as_ref();
         let width = search.reads.len();
         let count = rows.len() / width.max(1);
+        if count <= 1 {
+            rows.truncate(types.len());
+            let row = (count == 1).then_some(rows);
+            return Ok(Run::Row(ValueRow::new(wanted.result.clone(), row)));
+        }
         let arrays = arrays_of_rows(&mut rows, width, types)?;
         let options = RecordBatchOptions::new().with_row_count(Some(count));
         let rows = RecordBatch::try_new_with_options(schema.clone(), arrays, &options)
@@ -124,7 +139,7 @@ impl Execution<'_> {
         Ok(Run::Rows(result))
     }
 
-    fn ends(&self, table: &Arc<TableDef>, ends: &Ends) -> Result<Run> {
+    pub(super) fn ends(&self, table: &Arc<TableDef>, ends: &Ends) -> Result<Run> {
         let Some(statement) = self.statement()? else {
             return Ok(Run::Undecided);
         };

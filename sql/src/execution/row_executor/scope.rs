@@ -1,12 +1,13 @@
 //! What a statement is compiled for, and the names that its expressions know.
 
 use super::planner::Planner;
+use super::subqueries::Subquery;
 use crate::catalogs::lookup;
 use crate::parse::names;
 use crate::planning::provider::registered::RegisteredTables;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, Expr, TableFactor};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use strandline_base::SqlType;
 use strandline_engine::Db;
@@ -30,6 +31,8 @@ pub(crate) struct Compiler<'a> {
     pub uses_indexes: bool,
     /// set when the statement asks for `now()`
     pub asks_now: Cell<bool>,
+    /// its subqueries, inner ones first
+    pub subqueries: RefCell<Vec<Subquery>>,
     /// for expressions beyond those compiled from the syntax tree
     pub planner: Planner<'a>,
 }

@@ -4,16 +4,19 @@
 //! index leads to rows that had its key), and gives them in the order wanted: the path's own, or
 //! sorted. The choice uses only definitions, because values are not known yet: most tests with
 //! equality win, then the order. A search that finds many rows when it runs takes the full path.
+//!
+//! The index of a key has no order. A range of integers is looked up number by number: all of a
+//! short range, or the first rows in the numbers' order.
 
-use super::conditions::{Conditions, Test};
+use super::conditions::{Choice, Conditions, RowTest, Test};
 use super::expressions::Expressions;
+use super::paths::{index_path, integers_path, key_path};
 use super::scope::{Compiler, Scope};
 use super::source::Source;
 use datafusion::sql::sqlparser::ast::{self, Expr, Value as Literal};
 use strandline_base::{ColumnId, SqlType};
 use strandline_engine::catalog::TableDef;
-use strandline_engine::catalog::index::IndexValue;
-use strandline_engine::catalog::index::{IndexDef, IndexId, IndexMethod, IndexPart, IndexState};
+use strandline_engine::catalog::index::IndexId;
 use strandline_engine::{CoveredColumns, Direction, OrderedKeys, PartOrder};
 
 /// Rows of one table; see the module's documentation.
@@ -23,6 +26,9 @@ pub(super) struct Search {
     pub tests: Vec<Test>,
     /// per test the place of its column among `reads`
     pub test_places: Vec<usize>,
+    pub rows: Vec<RowTest>,
+    /// per row test the places of its columns
+    pub row_places: Vec<Vec<usize>>,
     /// the other conditions of WHERE
     pub residual: Option<Residual>,
     /// the columns that are read of a row: those asked for, then others
@@ -44,13 +50,23 @@ pub(super) struct Residual {
 #[derive(Debug)]
 pub(super) enum Path {
     /// by the hash index of a key
-    Key {
-        /// index into `TableDef::keys`
-        key: usize,
-        /// per column of the key its test
-        parts: Vec<usize>,
-    },
+    Key(KeyPath),
     Index(IndexPath),
+    /// by the paths of any of these, which have only tests and read the same columns
+    Either(Vec<Search>),
+}
+
+/// Values of a key's columns.
+#[derive(Debug)]
+pub(super) struct KeyPath {
+    /// index into `TableDef::keys`
+    pub key: usize,
+    /// per column of the key its test
+    pub parts: Vec<usize>,
+    /// which of these tests is of a range of integers
+    pub range: Option<usize>,
+    /// Some: the numbers of the range are gone through in this direction
+    pub walk: Option<Direction>,
 }
 
 /// Ranges of a secondary index.
@@ -64,8 +80,12 @@ pub(super) struct IndexPath {
     pub next: Next,
     /// whether that part is descending
     pub next_descending: bool,
+    /// the row test that narrows the range of that part and of parts after it, and of how many
+    pub row: Option<(usize, usize)>,
     /// Some: the entries are walked over in this direction, in which they have the order wanted
     pub walk: Option<Direction>,
+    /// so many columns of the order wanted the walk has
+    pub ordered: usize,
     /// places of the index's columns among those read, for a walk
     pub key_places: Vec<usize>,
     /// Some: entries have the values of all columns read
@@ -91,7 +111,7 @@ pub(super) struct Sort {
 }
 
 /// LIMIT and OFFSET.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Slice {
     pub limit: Option<Source>,
     pub offset: Option<Source>,
@@ -106,8 +126,16 @@ pub(super) struct OrderColumn {
     pub skips_null: bool,
 }
 
-/// The rank of a path: the greatest is taken.
-type Rank = (usize, bool, bool, bool);
+/// What a search has to find.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Asked<'a> {
+    pub tests: Vec<Test>,
+    pub rows: Vec<RowTest>,
+    pub order: Vec<OrderColumn>,
+    pub slice: Slice,
+    /// the columns asked for
+    pub wanted: &'a [ColumnId],
+}
 
 impl Search {
     /// The rows are read whatever their entries have: they are to be changed.
@@ -120,53 +148,73 @@ impl Search {
     /// As EXPLAIN shows it.
     pub fn text(&self, table: &TableDef) -> String {
         let name = |id: ColumnId| table.column_by_id(id).map_or("", |c| c.name.as_str());
-        let (by, used) = match &self.path {
-            Path::Key { key, parts } => (format!("key={}", table.keys[*key].name), parts.clone()),
-            Path::Index(path) => {
-                let index = table
-                    .index(path.index)
-                    .map_or("", |index| index.name.as_str());
-                let next = match path.next {
-                    Next::Test(at) => Some(at),
-                    Next::Open | Next::NotNull => None,
-                };
-                let used = path.points.iter().copied().chain(next).collect();
-                let by = match path.covered {
-                    Some(_) => "index_only",
-                    None => "index",
-                };
-                (format!("{by}={index}"), used)
-            }
-        };
         let text = |at: &usize| self.tests[*at].text(name(self.tests[*at].column));
-        let used_text: Vec<String> = used.iter().map(text).collect();
-        let mut shown = by;
-        if !used_text.is_empty() {
-            shown.push_str(&format!(" ({})", used_text.join(" AND ")));
+        let (mut shown, used) = self.path_text(table);
+        if !used.is_empty() {
+            let used: Vec<String> = used.iter().map(text).collect();
+            shown.push_str(&format!(" ({})", used.join(" AND ")));
         }
         let others = (0..self.tests.len()).filter(|at| !used.contains(at));
         let mut others: Vec<String> = others.map(|at| text(&at)).collect();
+        let rows = self.rows.iter();
+        others.extend(rows.map(|row| row.text(|id| name(id).to_string())));
         others.extend(self.residual.as_ref().map(|residual| residual.text.clone()));
         if !others.is_empty() {
             shown.push_str(&format!(", filters=[{}]", others.join(", ")));
         }
-        if let Path::Index(IndexPath {
-            walk: Some(direction),
-            ..
-        }) = &self.path
-        {
+        if let Some(direction) = self.path.walk() {
             shown.push_str(match direction {
                 Direction::Forward => ", order=forward",
                 Direction::Backward => ", order=backward",
             });
-        }
-        if self.sort.is_some() {
+            if self.sort.is_some() {
+                shown.push_str(" and sorted");
+            }
+        } else if self.sort.is_some() {
             shown.push_str(", order=sorted");
         }
         if self.slice.limit.is_some() {
             shown.push_str(", limit");
         }
         shown
+    }
+
+    /// The path, and the tests that it uses.
+    fn path_text(&self, table: &TableDef) -> (String, Vec<usize>) {
+        match &self.path {
+            Path::Key(KeyPath { key, parts, .. }) => {
+                (format!("key={}", table.keys[*key].name), parts.clone())
+            }
+            Path::Index(path) => {
+                let index = table.index(path.index);
+                let index = index.map_or("", |index| index.name.as_str());
+                let next = match path.next {
+                    Next::Test(at) => Some(at),
+                    Next::Open | Next::NotNull => None,
+                };
+                let by = match path.covered {
+                    Some(_) => "index_only",
+                    None => "index",
+                };
+                let used = path.points.iter().copied().chain(next);
+                (format!("{by}={index}"), used.collect())
+            }
+            Path::Either(sides) => {
+                let sides = sides.iter().map(|side| side.text(table));
+                (sides.collect::<Vec<_>>().join(" or "), Vec::new())
+            }
+        }
+    }
+}
+
+impl Path {
+    /// The direction of a walk in the order wanted, or in the order of its first columns.
+    pub fn walk(&self) -> Option<Direction> {
+        match self {
+            Self::Key(path) => path.walk,
+            Self::Index(path) => path.walk,
+            Self::Either(_) => None,
+        }
     }
 }
 
@@ -180,9 +228,30 @@ impl Compiler<'_> {
         slice: Slice,
         wanted: &[ColumnId],
     ) -> Option<Search> {
-        let Conditions { tests, others } = conditions;
+        let Conditions {
+            tests,
+            rows,
+            mut choices,
+            mut others,
+        } = conditions;
         let table = scope.table;
-        let mut search = Search::of(table, tests, order, slice, wanted, self.uses_indexes)?;
+        let asked = Asked {
+            tests,
+            rows,
+            order,
+            slice,
+            wanted,
+        };
+        let has_paths = |choice: &Choice| self.has_paths(table, choice);
+        let chosen = match self.has_path_of(table, &asked.tests) {
+            true => None,
+            false => choices.iter().position(has_paths),
+        };
+        let mut search = match chosen.map(|at| choices.remove(at)) {
+            Some(Choice { sides, .. }) => Search::either(table, asked, sides, self.uses_indexes)?,
+            None => Search::of(table, asked, self.uses_indexes)?,
+        };
+        others.extend(choices.into_iter().map(|choice| choice.written));
         if !others.is_empty() {
             search.residual = Some(self.residual(scope, &others, &mut search.reads)?);
             search.cover(table)?;
@@ -206,49 +275,88 @@ impl Compiler<'_> {
         })
     }
 
-    /// Whether a path leads to the rows that pass `tests`, in any order.
-    pub(super) fn has_path(&self, table: &TableDef, tests: &[Test]) -> bool {
-        let slice = Slice::default();
-        let by_index = || index_path(table, tests, &[], &slice, &mut Vec::new()).is_some();
-        key_path(table, tests).is_some() || (self.uses_indexes && by_index())
+    /// Whether a path leads to the rows of which `conditions` hold, in any order.
+    pub(super) fn has_path(&self, table: &TableDef, conditions: &Conditions) -> bool {
+        let mut choices = conditions.choices.iter();
+        self.has_path_of(table, &conditions.tests)
+            || choices.any(|choice| self.has_paths(table, choice))
+    }
+
+    fn has_paths(&self, table: &TableDef, choice: &Choice) -> bool {
+        let mut sides = choice.sides.iter();
+        sides.all(|tests| self.has_path_of(table, tests))
+    }
+
+    fn has_path_of(&self, table: &TableDef, tests: &[Test]) -> bool {
+        let asked = Asked {
+            tests: tests.to_vec(),
+            ..Asked::default()
+        };
+        Search::of(table, asked, self.uses_indexes).is_some()
     }
 }
 
 impl Search {
     /// A search without a residual condition; secondary indexes are asked if `uses_indexes`.
-    pub fn of(
-        table: &TableDef,
-        tests: Vec<Test>,
-        mut order: Vec<OrderColumn>,
-        slice: Slice,
-        wanted: &[ColumnId],
-        uses_indexes: bool,
-    ) -> Option<Self> {
-        // What is equal in all rows does not order them.
-        order.retain(|by| !tests.iter().any(|t| t.column == by.column && t.is_equal()));
-        let mut reads = wanted.to_vec();
-        let test_places = tests.iter().map(|test| place(&mut reads, test.column));
-        let test_places = test_places.collect();
-        let path = match key_path(table, &tests) {
-            Some(path) => path,
-            None if uses_indexes => {
-                Path::Index(index_path(table, &tests, &order, &slice, &mut reads)?)
+    pub fn of(table: &TableDef, mut asked: Asked<'_>, uses_indexes: bool) -> Option<Self> {
+        asked.drop_equal();
+        let mut search = asked.begin();
+        search.path = match key_path(table, &asked.tests) {
+            Some(path) => Path::Key(path),
+            None => {
+                let by_index = uses_indexes.then(|| index_path(table, &asked, &mut search.reads));
+                match by_index.flatten() {
+                    Some(path) => Path::Index(path),
+                    None => Path::Key(integers_path(table, &asked)?),
+                }
             }
-            None => return None,
         };
-        let walks = matches!(&path, Path::Index(IndexPath { walk: Some(_), .. }));
-        let sort = (!walks && !order.is_empty()).then(|| sort(&order, &mut reads));
-        let mut search = Self {
-            path,
-            tests,
-            test_places,
-            residual: None,
-            reads,
-            sort,
-            slice,
+        let has_order = match &search.path {
+            Path::Index(path) => path.walk.is_some() && path.ordered == asked.order.len(),
+            path => path.walk().is_some(),
         };
+        search.finish(asked, has_order);
         search.cover(table)?;
         Some(search)
+    }
+
+    /// A search for rows that pass all tests of a side.
+    fn either(
+        table: &TableDef,
+        mut asked: Asked<'_>,
+        sides: Vec<Vec<Test>>,
+        uses_indexes: bool,
+    ) -> Option<Self> {
+        asked.drop_equal();
+        let mut search = asked.begin();
+        let mut paths = Vec::with_capacity(sides.len());
+        for tests in sides {
+            let asked = Asked {
+                tests,
+                wanted: &search.reads,
+                ..Asked::default()
+            };
+            let mut side = Self::of(table, asked, uses_indexes)?;
+            side.reads_rows();
+            search.reads.clone_from(&side.reads);
+            paths.push(side);
+        }
+        for side in &mut paths {
+            side.reads.clone_from(&search.reads);
+        }
+        search.path = Path::Either(paths);
+        search.finish(asked, false);
+        Some(search)
+    }
+
+    /// Moves what is asked for into the search, whose path is known.
+    fn finish(&mut self, asked: Asked<'_>, has_order: bool) {
+        if !has_order && !asked.order.is_empty() {
+            self.sort = Some(sort(&asked.order, &mut self.reads));
+        }
+        self.tests = asked.tests;
+        self.rows = asked.rows;
+        self.slice = asked.slice;
     }
 
     /// Decides whether the entries of the search's index have all that it reads.
@@ -261,31 +369,36 @@ impl Search {
     }
 }
 
-fn index_path(
-    table: &TableDef,
-    tests: &[Test],
-    order: &[OrderColumn],
-    slice: &Slice,
-    reads: &mut Vec<ColumnId>,
-) -> Option<IndexPath> {
-    let indexes = table.indexes.iter().filter(|index| {
-        index.state == IndexState::Valid && index.method == IndexMethod::Ordered && index.is_plain()
-    });
-    let paths = indexes.flat_map(|index| {
-        let walk = walk_of(table, index, tests, order);
-        // All rows in order are no short plan.
-        let walk = walk.filter(|_| !tests.is_empty() || slice.limit.is_some());
-        let walk = walk.map(|(rank, path)| (rank, index.as_ref(), path));
-        let ranges = ranges_of(index, tests);
-        walk.into_iter()
-            .chain(ranges.map(|(rank, path)| (rank, index.as_ref(), path)))
-    });
-    let (_, index, mut path) = paths.max_by_key(|(rank, ..)| *rank)?;
-    if path.walk.is_some() {
-        let columns = index.key_columns();
-        path.key_places = columns.iter().map(|id| place(reads, *id)).collect();
+impl Asked<'_> {
+    /// What is equal in all rows does not order them.
+    fn drop_equal(&mut self) {
+        let tests = &self.tests;
+        let is_equal = |column| tests.iter().any(|t| t.column == column && t.is_equal());
+        self.order.retain(|by| !is_equal(by.column));
     }
-    Some(path)
+
+    /// A search that reads what is asked for and tested, and has no path yet.
+    fn begin(&self) -> Search {
+        let mut reads = self.wanted.to_vec();
+        let tests = self.tests.iter();
+        let test_places = tests.map(|test| place(&mut reads, test.column)).collect();
+        let rows = self.rows.iter().map(|row| {
+            let columns = row.columns.iter();
+            columns.map(|(id, _)| place(&mut reads, *id)).collect()
+        });
+        let row_places = rows.collect();
+        Search {
+            path: Path::Either(Vec::new()),
+            tests: Vec::new(),
+            test_places,
+            rows: Vec::new(),
+            row_places,
+            residual: None,
+            reads,
+            sort: None,
+            slice: Slice::default(),
+        }
+    }
 }
 
 /// The place of a column among those read, one of which it becomes.
@@ -295,118 +408,6 @@ pub(super) fn place<C: PartialEq>(reads: &mut Vec<C>, column: C) -> usize {
         reads.push(column);
         reads.len() - 1
     })
-}
-
-/// The path by a key whose columns all have values.
-fn key_path(table: &TableDef, tests: &[Test]) -> Option<Path> {
-    let test_of = |id: &ColumnId| {
-        let mut tests = tests.iter();
-        tests.position(|test| test.column == *id && test.is_points())
-    };
-    table.keys.iter().enumerate().find_map(|(key, def)| {
-        let parts = def
-            .columns
-            .iter()
-            .map(test_of)
-            .collect::<Option<Vec<_>>>()?;
-        Some(Path::Key { key, parts })
-    })
-}
-
-/// The path over ranges of an index in no order, if the index's first part is tested.
-fn ranges_of(index: &IndexDef, tests: &[Test]) -> Option<(Rank, IndexPath)> {
-    let test_of = |part: &IndexPart| {
-        let column = column_of(part)?;
-        tests.iter().position(|test| test.column == column)
-    };
-    let tested = index.parts.iter().map_while(test_of);
-    let points: Vec<usize> = tested.take_while(|at| tests[*at].is_points()).collect();
-    let next = index.parts.get(points.len());
-    let next_test = next.and_then(test_of);
-    let rank = (points.len(), false, next_test.is_some(), false);
-    let is_restricted = !points.is_empty() || next_test.is_some();
-    is_restricted.then(|| {
-        let next_is = next_test.map_or(Next::Open, Next::Test);
-        (rank, path(index, points, next_is, None))
-    })
-}
-
-/// The path over an index in the wanted order.
-fn walk_of(
-    table: &TableDef,
-    index: &IndexDef,
-    tests: &[Test],
-    order: &[OrderColumn],
-) -> Option<(Rank, IndexPath)> {
-    let first = order.first()?;
-    let mut parts = index.parts.iter();
-    let fixed = parts.position(|part| column_of(part) == Some(first.column))?;
-    let (equal, rest) = index.parts.split_at_checked(fixed)?;
-    let test_of = |column: ColumnId| tests.iter().position(|test| test.column == column);
-    let points = equal.iter().map(|part| {
-        let at = test_of(column_of(part)?)?;
-        tests[at].is_equal().then_some(at)
-    });
-    let points = points.collect::<Option<Vec<usize>>>()?;
-    if rest.len() < order.len() {
-        return None;
-    }
-    let mut directions = rest.iter().zip(order).map(|(part, by)| {
-        let column = table.column_by_id(by.column)?;
-        let is_tested = test_of(by.column).is_some();
-        let has_null = !column.not_null && !is_tested && !by.skips_null;
-        let direction = direction_of(part, by, has_null)?;
-        (column_of(part) == Some(by.column)).then_some(direction)
-    });
-    let direction = directions.next()??;
-    if !directions.all(|other| other == Some(direction)) {
-        return None;
-    }
-    let next = match test_of(first.column) {
-        Some(at) if tests[at].is_points() => return None,
-        Some(at) => Next::Test(at),
-        None if first.skips_null => Next::NotNull,
-        None => Next::Open,
-    };
-    let has_range = matches!(next, Next::Test(_));
-    let is_exact = tests.len() == points.len() + usize::from(has_range);
-    let rank = (points.len(), is_exact, has_range, true);
-    Some((rank, path(index, points, next, Some(direction))))
-}
-
-/// The direction in which a part has the wanted order.
-fn direction_of(part: &IndexPart, by: &OrderColumn, has_null: bool) -> Option<Direction> {
-    let is_forward = part.descending == by.order.descending;
-    let same_nulls = part.nulls_first == by.order.nulls_first;
-    (!has_null || same_nulls == is_forward).then_some(match is_forward {
-        true => Direction::Forward,
-        false => Direction::Backward,
-    })
-}
-
-fn path(index: &IndexDef, points: Vec<usize>, next: Next, walk: Option<Direction>) -> IndexPath {
-    let order = |part: &IndexPart| PartOrder {
-        descending: part.descending,
-        nulls_first: part.nulls_first,
-    };
-    let next_part = index.parts.get(points.len());
-    IndexPath {
-        index: index.id,
-        keys: OrderedKeys::new(index.parts.iter().map(order).collect::<Vec<_>>()),
-        next,
-        next_descending: next_part.is_some_and(|part| part.descending),
-        points,
-        walk,
-        key_places: Vec::new(),
-        covered: None,
-    }
-}
-
-fn column_of(part: &IndexPart) -> Option<ColumnId> {
-    match &part.value {
-        IndexValue::Column(id) => Some(*id),
-        IndexValue::Expression(_) => None,
-    }
 }
 
 fn sort(order: &[OrderColumn], reads: &mut Vec<ColumnId>) -> Sort {
@@ -505,7 +506,11 @@ impl Compiler<'_> {
         };
         let constant = |expr: Option<&Expr>| match expr {
             None => Some(None),
-            Some(expr) => self.constant(expr).map(Some),
+            // The full path knows no subquery here.
+            Some(expr) => match self.constant(expr)? {
+                Source::Query(..) => None,
+                source => Some(Some(source)),
+            },
         };
         limit_by.is_empty().then_some(())?;
         Some(Slice {

@@ -18,6 +18,8 @@ pub(super) enum Source {
     Identity,
     /// one of the statement's expressions over parameters
     Computed(usize),
+    /// the value of one of the statement's subqueries, and its type
+    Query(usize, SqlType),
 }
 
 /// A value with the type that it has in the statement.

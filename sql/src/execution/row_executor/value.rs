@@ -39,7 +39,7 @@ impl Source {
                 let now = ScalarValue::TimestampMicrosecond(Some(now_us as i64), utc());
                 (now, Some(SqlType::TimestampTz))
             }
-            Source::Identity | Source::Computed(_) => return None,
+            Source::Identity | Source::Computed(_) | Source::Query(..) => return None,
         };
         Some(Datum { value, known })
     }
@@ -214,6 +214,16 @@ pub(super) fn rounded(unscaled: i128, from: u8, (precision, scale): (u8, u8)) ->
         quotient + if away { unscaled.signum() } else { 0 }
     };
     (v.unsigned_abs() < power_of_ten(precision).unsigned_abs()).then_some(v)
+}
+
+/// A value of a column of type `t` as one of a parameter of that type.
+pub(super) fn scalar_of(value: &Value, t: SqlType) -> ScalarValue {
+    match (value, t) {
+        (Value::Numeric(v), SqlType::Numeric { precision, scale }) => {
+            ScalarValue::Decimal128(Some(*v), precision, scale as i8)
+        }
+        _ => value::to_scalar(value),
+    }
 }
 
 /// What a key column is compared with.

@@ -62,6 +62,41 @@ impl From<ArrowError> for Stop {
 /// All rows of an operator, whose columns are those of the plan that it was compiled from.
 pub(super) type Rows = Result<RecordBatch, Stop>;
 
+/// Rows of an inner side with their outer rows: places of these, which ascend, and as many rows.
+pub(super) struct Pairs {
+    pub outer: Vec<u32>,
+    pub inner: RecordBatch,
+}
+
+impl Pairs {
+    /// Those for which a mask is true.
+    pub fn masked(self, mask: &BooleanArray) -> Result<Self, Stop> {
+        if mask.true_count() == self.outer.len() {
+            return Ok(self);
+        }
+        let holds = mask.iter().map(|holds| holds == Some(true));
+        let kept = self.outer.iter().zip(holds);
+        Ok(Self {
+            outer: kept
+                .filter_map(|(at, holds)| holds.then_some(*at))
+                .collect(),
+            inner: filter_record_batch(&self.inner, mask)?,
+        })
+    }
+
+    /// Those for which all conditions on the inner row hold.
+    pub fn filtered(mut self, conditions: &[Expression]) -> Result<Self, Stop> {
+        for condition in conditions {
+            if self.outer.is_empty() {
+                break;
+            }
+            let mask = mask(condition, &self.inner)?;
+            self = self.masked(&mask)?;
+        }
+        Ok(self)
+    }
+}
+
 /// The state of a run.
 pub(super) struct Run<'a> {
     pub statement: &'a Arc<Statement>,

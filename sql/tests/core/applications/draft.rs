@@ -268,8 +268,8 @@ impl<'a> Draft<'a> {
     fn condition_on(&mut self, column: &Column, alias: &str) -> String {
         let (c, kind) = (format!("{alias}.{}", column.name), column.kind);
         let form = match self.is_plain {
-            true => self.pick(&[1, 2, 3, 4, 10, 10]),
-            false => self.rng.below(11),
+            true => self.pick(&[1, 2, 3, 4, 10, 10, 11]),
+            false => self.rng.below(13),
         };
         match (kind, form) {
             (Kind::Bool, 0..=2) => c,
@@ -284,6 +284,12 @@ impl<'a> Draft<'a> {
             (_, 7) => format!("{c} IS DISTINCT FROM {}", self.value(kind)),
             (_, 8) if kind.is_text() => format!("{c} LIKE 'a%'"),
             (_, 8) if kind.is_integer() => format!("{c} % 3 = 1"),
+            (_, 11) => format!("{c} IS NOT DISTINCT FROM {}", self.value(kind)),
+            (_, 12) => format!(
+                "{c} = ANY(ARRAY[{}, {}])",
+                self.value(kind),
+                self.value(kind)
+            ),
             (_, 9) if kind.is_text() => format!("lower({c}) = {}", self.value(kind)),
             _ => format!("{c} = {}", self.value(kind)),
         }
@@ -335,9 +341,55 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// A comparison of rows of these columns.
+    pub fn row_comparison(&mut self, columns: &[&Column], alias: &str, operator: &str) -> String {
+        let names = columns
+            .iter()
+            .map(|column| format!("{alias}.{}", column.name));
+        let names = names.collect::<Vec<_>>().join(", ");
+        let values = columns.iter().map(|column| self.value(column.kind));
+        let values = values.collect::<Vec<_>>().join(", ");
+        match self.rng.one_in(5) {
+            true => format!("({values}) {operator} ({names})"),
+            false => format!("({names}) {operator} ({values})"),
+        }
+    }
+
+    /// Columns to compare rows of: the key, or two that often have an index.
+    pub fn row_columns(&mut self, table: &'a Table) -> Vec<&'a Column> {
+        let key = table.key_order();
+        if key.len() > 1 && self.rng.one_in(2) {
+            return key;
+        }
+        let mut columns: Vec<&Column> = ["a", "s"].iter().flat_map(|c| table.column(c)).collect();
+        if self.rng.one_in(2) {
+            columns.reverse();
+        }
+        columns
+    }
+
+    /// A column equals the value of a subquery.
+    fn by_subquery(&mut self, table: &'a Table, alias: &str) -> String {
+        let column = match self.rng.one_in(2) {
+            true => table.key_order()[0],
+            false => table.column("a").unwrap_or_else(|| self.column(table)),
+        };
+        let (c, item) = (column.name, self.item(table, "q"));
+        let filter = match self.rng.one_in(2) {
+            true => self.by_key(table, "q"),
+            false => self.condition(table, "q"),
+        };
+        let value = self.pick(&["min", "max", ""]);
+        match value {
+            // More than one row is an error.
+            "" => format!("{alias}.{c} = (SELECT q.{c} FROM {item} WHERE {filter})"),
+            end => format!("{alias}.{c} = (SELECT {end}(q.{c}) FROM {item} WHERE {filter})"),
+        }
+    }
+
     /// A condition that few rows, or some, fulfil.
     pub fn filter(&mut self, table: &'a Table, alias: &str) -> String {
-        match self.rng.below(7) {
+        match self.rng.below(11) {
             0 => self.condition(table, alias),
             1 => {
                 let first = self.condition(table, alias);
@@ -347,6 +399,17 @@ impl<'a> Draft<'a> {
                 let by_key = self.by_key(table, alias);
                 format!("{by_key} AND {}", self.condition(table, alias))
             }
+            3 => {
+                let columns = self.row_columns(table);
+                let operator = self.pick(&["<", "<=", ">", ">=", "="]);
+                self.row_comparison(&columns, alias, operator)
+            }
+            4 => {
+                let (one, other) = (self.by_key(table, alias), self.condition(table, alias));
+                let more = self.maybe(|draft| format!(" AND {}", draft.condition(table, alias)));
+                format!("({one} OR {other}{more})")
+            }
+            5 => self.by_subquery(table, alias),
             _ => self.by_key(table, alias),
         }
     }

@@ -30,7 +30,7 @@ const SHAPES: [Shape; 21] = [
 ];
 
 /// Those of which many are one table's columns.
-const PLAIN_SHAPES: [Shape; 4] = [one_table, one_table, in_order, aggregate];
+const PLAIN_SHAPES: [Shape; 5] = [one_table, one_table, in_order, aggregate, pages];
 
 /// A query that locks nothing.
 pub fn query(mut draft: Draft<'_>) -> Statement {
@@ -337,15 +337,29 @@ fn of_an_orm(draft: &mut Draft<'_>) -> (String, bool) {
     (sql, true)
 }
 
+/// A page behind the last row of the page before.
 fn pages(draft: &mut Draft<'_>) -> (String, bool) {
-    let line = draft.line();
-    let (item, list) = (draft.item(line, "x"), draft.list(&[(line, "x")]));
-    let (k, n) = (
-        draft.value(line.key()[0].kind),
-        draft.value(line.key()[1].kind),
+    let table = draft.any_table();
+    let (item, list) = (
+        draft.item(table, "x"),
+        draft.pick(&["*", "x.s, x.a", "x.a + 1 AS e"]),
     );
+    let columns = draft.row_columns(table);
+    let is_backward = draft.one_in(3);
+    let operators = match is_backward {
+        true => ["<", "<="],
+        false => [">", ">="],
+    };
+    let operator = draft.pick(&operators);
+    let page = draft.row_comparison(&columns, "x", operator);
+    let more = draft.maybe(|draft| format!(" AND {}", draft.condition(table, "x")));
+    let all = columns.iter().copied().chain(table.key_order());
+    let order = all.map(|c| match is_backward {
+        true => format!("x.{} DESC", c.name),
+        false => format!("x.{}", c.name),
+    });
+    let order = order.collect::<Vec<_>>().join(", ");
     let limit = draft.limit();
-    let sql =
-        format!("SELECT {list} FROM {item} WHERE (x.k, x.n) > ({k}, {n}) ORDER BY x.k, x.n{limit}");
+    let sql = format!("SELECT {list} FROM {item} WHERE {page}{more} ORDER BY {order}{limit}");
     (sql, true)
 }

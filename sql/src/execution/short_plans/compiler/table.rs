@@ -123,6 +123,9 @@ impl Compiler<'_> {
             columns,
         };
         let lookup = Lookup::compile(&reading.table, wanted, self.uses_indexes)?;
+        if lookup.counts() && self.is_small(&reading.table) {
+            return None;
+        }
         self.absorbed.extend(absorbed);
         let estimate = lookup.estimate();
         let operator = ByLookup {
@@ -133,11 +136,16 @@ impl Compiler<'_> {
         Some(self.node(operator, estimate))
     }
 
+    fn is_small(&self, table: &TableDef) -> bool {
+        let rows = usize::try_from(self.db.statistics(table).rows);
+        rows.is_ok_and(|rows| rows <= SmallTable::ROWS_MAX)
+    }
+
     fn small_table(&mut self, reading: &Reading<'_>, conditions: &[Expr]) -> Option<Node> {
-        let rows = usize::try_from(self.db.statistics(&reading.table).rows).ok()?;
-        if rows > SmallTable::ROWS_MAX {
+        if !self.is_small(&reading.table) {
             return None;
         }
+        let rows = usize::try_from(self.db.statistics(&reading.table).rows).ok()?;
         let stored = self.stored(reading, conditions)?;
         Some(self.node(SmallTable { stored }, rows.max(1)))
     }

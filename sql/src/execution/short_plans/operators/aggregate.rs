@@ -1,7 +1,9 @@
 //! Groups and their aggregates.
 
-use crate::execution::short_plans::node::{Node, Operator};
-use crate::execution::short_plans::run::{Expression, Rows, Run, Stop, batch_of, mask, values};
+use crate::execution::short_plans::node::{Node, Operator, OuterRows};
+use crate::execution::short_plans::run::{
+    Expression, Pairs, Rows, Run, Stop, batch_of, mask, values,
+};
 use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array};
 use datafusion::arrow::compute::{filter, take};
 use datafusion::arrow::datatypes::SchemaRef;
@@ -97,25 +99,20 @@ impl Aggregate {
     }
 }
 
-impl Operator for Aggregate {
-    fn run(&self, run: &mut Run<'_>) -> Rows {
-        let batch = self.input.rows(run)?;
-        let calls = self.calls.iter().map(|call| call.arguments(&batch));
+impl Aggregate {
+    /// The values of each group of a batch with rows; `more` are further keys. Also the first row
+    /// of each group.
+    fn groups_of(
+        &self,
+        batch: &RecordBatch,
+        more: Option<ArrayRef>,
+    ) -> Result<(RecordBatch, UInt32Array), Stop> {
+        let calls = self.calls.iter().map(|call| call.arguments(batch));
         let calls: Vec<Arguments> = calls.collect::<Result<_, _>>()?;
-        let calls = self.calls.iter().zip(&calls);
-        if self.groups.is_empty() {
-            let results = calls.map(|(call, args)| {
-                let value = call.aggregate(args, None)?;
-                Ok::<_, Stop>(value.to_array()?)
-            });
-            return batch_of(&self.schema, results.collect::<Result<_, _>>()?, 1);
-        }
-        if batch.num_rows() == 0 {
-            return Ok(RecordBatch::new_empty(self.schema.clone()));
-        }
-        let keys = self.groups.iter().map(|group| values(group, &batch));
+        let keys = self.groups.iter().map(|group| values(group, batch));
         let keys: Vec<ArrayRef> = keys.collect::<Result<_, _>>()?;
-        let members = Self::grouped(&keys, batch.num_rows())?;
+        let all: Vec<ArrayRef> = keys.iter().cloned().chain(more).collect();
+        let members = Self::grouped(&all, batch.num_rows())?;
         let first = members.iter().filter_map(|group| group.first().copied());
         let first = UInt32Array::from_iter_values(first);
         let mut columns = Vec::with_capacity(self.schema.fields().len());
@@ -123,14 +120,59 @@ impl Operator for Aggregate {
             columns.push(take(key.as_ref(), &first, None)?);
         }
         let members: Vec<UInt32Array> = members.into_iter().map(UInt32Array::from).collect();
-        for (call, args) in calls {
+        for (call, args) in self.calls.iter().zip(&calls) {
             let results = members
                 .iter()
                 .map(|group| call.aggregate(args, Some(group)));
             let results: Vec<ScalarValue> = results.collect::<Result<_, _>>()?;
             columns.push(ScalarValue::iter_to_array(results)?);
         }
-        batch_of(&self.schema, columns, members.len())
+        Ok((batch_of(&self.schema, columns, members.len())?, first))
+    }
+
+    /// The groups of each outer row.
+    fn groups_for(&self, pairs: &Pairs) -> Result<Pairs, Stop> {
+        if pairs.outer.is_empty() {
+            let inner = RecordBatch::new_empty(self.schema.clone());
+            let outer = Vec::new();
+            return Ok(Pairs { outer, inner });
+        }
+        let places = UInt32Array::from(pairs.outer.clone());
+        let (inner, first) = self.groups_of(&pairs.inner, Some(Arc::new(places)))?;
+        // Rows of one outer row follow each other, and so do its groups.
+        let outer = first.values().iter();
+        let outer = outer.filter_map(|row| pairs.outer.get(*row as usize).copied());
+        Ok(Pairs {
+            outer: outer.collect(),
+            inner,
+        })
+    }
+}
+
+impl Operator for Aggregate {
+    fn run(&self, run: &mut Run<'_>) -> Rows {
+        let batch = self.input.rows(run)?;
+        if self.groups.is_empty() {
+            let results = self.calls.iter().map(|call| {
+                let args = call.arguments(&batch)?;
+                let value = call.aggregate(&args, None)?;
+                Ok::<_, Stop>(value.to_array()?)
+            });
+            return batch_of(&self.schema, results.collect::<Result<_, _>>()?, 1);
+        }
+        match batch.num_rows() {
+            0 => Ok(RecordBatch::new_empty(self.schema.clone())),
+            _ => Ok(self.groups_of(&batch, None)?.0),
+        }
+    }
+
+    /// Without a group there is a row for each outer row, also without rows below.
+    fn run_for(&self, run: &mut Run<'_>, outer: &OuterRows<'_>) -> Option<Result<Pairs, Stop>> {
+        if self.groups.is_empty() {
+            return None;
+        }
+        let pairs = self.input.rows_for(run, outer)?;
+        Some(pairs.and_then(|pairs| self.groups_for(&pairs)))
     }
 
     fn text(&self) -> String {

@@ -1,11 +1,11 @@
 //! Nested-loop joins: the inner side is run for each outer row with the row's keys in slots, or
 //! once if it does not depend on them.
 
-use crate::execution::short_plans::node::{Node, Operator};
+use crate::execution::short_plans::node::{Node, Operator, OuterRows};
 use crate::execution::short_plans::run::{
-    Expression, PAIRS_MAX, Rows, Run, Stop, batch_of, mask, taken, values,
+    Expression, PAIRS_MAX, Pairs, Rows, Run, Stop, batch_of, mask, taken, values,
 };
-use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array};
+use datafusion::arrow::array::{ArrayRef, BooleanArray, RecordBatch, UInt32Array};
 use datafusion::arrow::compute::{concat_batches, filter_record_batch, take};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::scalar::ScalarValue;
@@ -52,32 +52,33 @@ pub(in crate::execution::short_plans) struct Join {
     pub text: String,
 }
 
-/// Pairs of rows: places of outer rows, which ascend, and as many inner rows.
-struct Pairs {
-    outer: Vec<u32>,
-    inner: RecordBatch,
-}
-
 impl Join {
     /// The pairs that agree in the keys.
     fn by_keys(&self, run: &mut Run<'_>, outer: &RecordBatch) -> Result<Pairs, Stop> {
         let keys = self.keys.iter().map(|key| values(&key.value, outer));
         let keys: Vec<ArrayRef> = keys.collect::<Result<_, _>>()?;
+        let rows = OuterRows {
+            slots: self.keys.iter().map(|key| key.slot).collect(),
+            keys: &keys,
+            count: outer.num_rows(),
+        };
+        match self.inner.rows_for(run, &rows) {
+            Some(pairs) => pairs,
+            None => self.one_by_one(run, &rows),
+        }
+    }
+
+    /// The same of an inner side that is run for each outer row.
+    fn one_by_one(&self, run: &mut Run<'_>, outer: &OuterRows<'_>) -> Result<Pairs, Stop> {
         let (mut places, mut parts) = (Vec::new(), Vec::new());
         let mut last: Option<(Vec<ScalarValue>, RecordBatch)> = None;
-        for at in 0..outer.num_rows() {
-            if keys.iter().any(|key| key.is_null(at)) {
-                continue;
-            }
-            let key = keys.iter().map(|key| ScalarValue::try_from_array(key, at));
-            let key: Vec<ScalarValue> = key.collect::<Result<_, _>>()?;
+        for at in 0..outer.count {
+            let Some(key) = outer.key(at)? else { continue };
             let known = last.take().filter(|(known, _)| *known == key);
             let found = match known {
                 Some((_, found)) => found,
                 None => {
-                    for (slot, value) in self.keys.iter().zip(&key) {
-                        run.slots.set(slot.slot, value.clone());
-                    }
+                    outer.set(run, &key);
                     self.inner.rows(run)?
                 }
             };
@@ -133,15 +134,7 @@ impl Join {
             columns.extend(pairs.inner.columns().iter().cloned());
             let batch = batch_of(&self.pair_schema, columns, pairs.outer.len())?;
             let mask = mask(condition, &batch)?;
-            if mask.true_count() == pairs.outer.len() {
-                continue;
-            }
-            pairs.inner = filter_record_batch(&pairs.inner, &mask)?;
-            let holds = mask.iter().map(|holds| holds == Some(true));
-            let kept = pairs.outer.iter().zip(holds);
-            pairs.outer = kept
-                .filter_map(|(at, holds)| holds.then_some(*at))
-                .collect();
+            pairs = pairs.masked(&mask)?;
         }
         Ok(pairs)
     }

@@ -1,8 +1,8 @@
 //! Operators that test, compute, order, cut and append rows.
 
-use crate::execution::short_plans::node::{Node, Operator};
+use crate::execution::short_plans::node::{Node, Operator, OuterRows};
 use crate::execution::short_plans::run::{
-    Expression, Rows, Run, Stop, batch_of, constant, filtered, taken, values,
+    Expression, Pairs, Rows, Run, Stop, batch_of, constant, filtered, taken, values,
 };
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::{SortColumn, SortOptions, concat_batches, lexsort_to_indices};
@@ -23,6 +23,11 @@ impl Operator for Filter {
         filtered(&self.conditions, batch)
     }
 
+    fn run_for(&self, run: &mut Run<'_>, outer: &OuterRows<'_>) -> Option<Result<Pairs, Stop>> {
+        let pairs = self.input.rows_for(run, outer)?;
+        Some(pairs.and_then(|pairs| pairs.filtered(&self.conditions)))
+    }
+
     fn text(&self) -> String {
         format!("Filter: {}", self.text)
     }
@@ -41,15 +46,29 @@ pub(in crate::execution::short_plans) struct Project {
     pub text: String,
 }
 
-impl Operator for Project {
-    fn run(&self, run: &mut Run<'_>) -> Rows {
-        let batch = self.input.rows(run)?;
+impl Project {
+    fn computed(&self, batch: &RecordBatch) -> Rows {
         if batch.num_rows() == 0 {
             return Ok(RecordBatch::new_empty(self.schema.clone()));
         }
-        let columns = self.columns.iter().map(|column| values(column, &batch));
+        let columns = self.columns.iter().map(|column| values(column, batch));
         let columns = columns.collect::<Result<_, _>>()?;
         batch_of(&self.schema, columns, batch.num_rows())
+    }
+}
+
+impl Operator for Project {
+    fn run(&self, run: &mut Run<'_>) -> Rows {
+        let batch = self.input.rows(run)?;
+        self.computed(&batch)
+    }
+
+    fn run_for(&self, run: &mut Run<'_>, outer: &OuterRows<'_>) -> Option<Result<Pairs, Stop>> {
+        let pairs = self.input.rows_for(run, outer)?;
+        Some(pairs.and_then(|pairs| {
+            let inner = self.computed(&pairs.inner)?;
+            Ok(Pairs { inner, ..pairs })
+        }))
     }
 
     fn text(&self) -> String {

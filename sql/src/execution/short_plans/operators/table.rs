@@ -1,16 +1,18 @@
 //! Rows of tables: those that a key or an index leads to, and all of a small table.
 
 use crate::execution::row_executor::Lookup;
-use crate::execution::short_plans::node::{Node, Operator};
+use crate::execution::short_plans::node::{Node, Operator, OuterRows};
 use crate::execution::short_plans::run::{
-    Expression, Rows, Run, Stop, batch_of, constant, filtered,
+    Expression, PAIRS_MAX, Pairs, Rows, Run, Stop, batch_of, constant, filtered, taken,
 };
 use crate::values::value::arrays_of_rows;
-use datafusion::arrow::array::{AsArray, RecordBatch};
+use datafusion::arrow::array::{AsArray, RecordBatch, UInt32Array};
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::{Int64Type, SchemaRef, UInt64Type};
+use datafusion::scalar::ScalarValue;
+use std::ops::Range;
 use std::sync::Arc;
-use strandline_base::{ColumnId, SqlType};
+use strandline_base::{ColumnId, SqlType, Value};
 use strandline_engine::ScanRequest;
 use strandline_engine::catalog::TableDef;
 
@@ -52,7 +54,19 @@ impl Stored {
     }
 
     pub(super) fn finished(&self, batch: RecordBatch) -> Rows {
-        let batch = filtered(&self.conditions, batch)?;
+        self.as_given(filtered(&self.conditions, batch)?)
+    }
+
+    fn finished_pairs(&self, pairs: Pairs) -> Result<Pairs, Stop> {
+        let pairs = pairs.filtered(&self.conditions)?;
+        Ok(Pairs {
+            outer: pairs.outer,
+            inner: self.as_given(pairs.inner)?,
+        })
+    }
+
+    /// The columns that are given of those that are read.
+    fn as_given(&self, batch: RecordBatch) -> Rows {
         let is_all = self.given.len() == batch.num_columns();
         if is_all && self.given.is_sorted() {
             return Ok(batch);
@@ -77,20 +91,28 @@ pub(in crate::execution::short_plans) struct ByLookup {
     pub stored: Stored,
 }
 
-impl Operator for ByLookup {
-    fn run(&self, run: &mut Run<'_>) -> Rows {
+impl ByLookup {
+    fn compute(&self, run: &Run<'_>) -> Result<(), Stop> {
         for (slot, expression) in &self.computed {
             run.slots.set(*slot, constant(expression)?);
         }
+        Ok(())
+    }
+
+    /// The values of the rows found, row after row.
+    fn cells(&self, run: &mut Run<'_>) -> Result<Vec<Value>, Stop> {
         let found = {
             let slots = run.slots.read();
             self.lookup.find(run.compiled, run.statement, &slots)?
         };
-        let mut cells = found.ok_or(Stop::Undecided)?;
-        let width = self.lookup.width();
+        let cells = found.ok_or(Stop::Undecided)?;
+        run.read(cells.len() / self.lookup.width().max(1))?;
+        Ok(cells)
+    }
+
+    fn batch(&self, run: &mut Run<'_>, mut cells: Vec<Value>) -> Rows {
+        let (width, stored) = (self.lookup.width(), &self.stored);
         let rows = cells.len() / width.max(1);
-        run.read(rows)?;
-        let stored = &self.stored;
         let mut columns = arrays_of_rows(&mut cells, width, &stored.types)?;
         if stored.has_row_id
             && let Some(ids) = columns.first_mut()
@@ -100,7 +122,61 @@ impl Operator for ByLookup {
         }
         let batch = batch_of(&stored.read_schema, columns, rows)?;
         run.charge(&batch)?;
-        stored.finished(batch)
+        Ok(batch)
+    }
+
+    /// The rows of all outer rows as one batch. Outer rows that follow each other with the same key
+    /// share a lookup.
+    fn pairs(&self, run: &mut Run<'_>, outer: &OuterRows<'_>) -> Result<Pairs, Stop> {
+        self.compute(run)?;
+        let width = self.lookup.width().max(1);
+        let (mut cells, mut places, mut rows) = (Vec::new(), Vec::new(), Vec::new());
+        let mut last: Option<(Vec<ScalarValue>, Range<u32>)> = None;
+        for at in 0..outer.count {
+            let Some(key) = outer.key(at)? else { continue };
+            let known = last.take().filter(|(known, _)| *known == key);
+            let found = match known {
+                Some((_, found)) => found,
+                None => {
+                    run.statement.transaction().check_cancelled()?;
+                    outer.set(run, &key);
+                    let first = place_of(cells.len() / width)?;
+                    cells.extend(self.cells(run)?);
+                    first..place_of(cells.len() / width)?
+                }
+            };
+            places.extend(std::iter::repeat_n(place_of(at)?, found.len()));
+            rows.extend(found.clone());
+            if places.len() > PAIRS_MAX {
+                return Err(Stop::Undecided);
+            }
+            last = Some((key, found));
+        }
+        let mut inner = self.batch(run, cells)?;
+        if inner.num_rows() < rows.len() {
+            inner = taken(&inner, &UInt32Array::from(rows))?;
+        }
+        self.stored.finished_pairs(Pairs {
+            outer: places,
+            inner,
+        })
+    }
+}
+
+fn place_of(row: usize) -> Result<u32, Stop> {
+    u32::try_from(row).map_err(|_| Stop::Undecided)
+}
+
+impl Operator for ByLookup {
+    fn run(&self, run: &mut Run<'_>) -> Rows {
+        self.compute(run)?;
+        let cells = self.cells(run)?;
+        let batch = self.batch(run, cells)?;
+        self.stored.finished(batch)
+    }
+
+    fn run_for(&self, run: &mut Run<'_>, outer: &OuterRows<'_>) -> Option<Result<Pairs, Stop>> {
+        Some(self.pairs(run, outer))
     }
 
     fn text(&self) -> String {
