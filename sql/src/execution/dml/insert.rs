@@ -4,7 +4,7 @@
 use super::assignment::assign;
 use super::operation::{Action, Repeated};
 use super::pipeline::{DmlPlan, Pipeline, all_columns, plan_returning, project};
-use super::query::strip_alias;
+use super::query::{select, strip_alias};
 use super::sequence::{Drawn, ORDER, Sequence, identity_field};
 use super::set_list::NewValue;
 use super::source::{Source, SourceValue, field};
@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use strandline_base::{Error, Result, SqlState};
 use strandline_engine::catalog::ColumnDef;
+use strandline_semantics::sql::walk::any_expression;
 
 /// Plans an INSERT with its WITH clause.
 pub(super) async fn plan(
@@ -206,9 +207,14 @@ impl Source {
                 values: Vec::new(),
             });
         };
-        if with.is_none()
-            && let Some(rows) = long_values::plain_rows(query)
-        {
+        let reads_with = with.is_some() && any_expression(query, is_subquery);
+        if !reads_with && let Some(rows) = long_values::plain_rows(query) {
+            if with.is_some() {
+                // What WITH has must be right, although nothing names it.
+                let null = ast::SelectItem::UnnamedExpr(ast::Expr::value(ast::Value::Null));
+                let alone = select(with, vec![null], Vec::new(), None);
+                Box::pin(context.plan_query(&alone)).await?;
+            }
             let columns_for = |width| columns_for(target, listed, width);
             let (values, columns) = Values::read(target, rows, columns_for)?;
             return values.into_source(context, target, columns).await;
@@ -244,6 +250,13 @@ impl Source {
             values,
         })
     }
+}
+
+fn is_subquery(expr: &ast::Expr) -> bool {
+    matches!(
+        expr,
+        ast::Expr::Subquery(_) | ast::Expr::Exists { .. } | ast::Expr::InSubquery { .. }
+    )
 }
 
 /// The select list of a query, below ORDER BY, LIMIT and DISTINCT.

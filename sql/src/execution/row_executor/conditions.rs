@@ -401,7 +401,7 @@ fn is_integer_source(source: &Source) -> bool {
     match source {
         Source::Parameter(_, known, _) => known.is_some_and(is_integer),
         Source::Literal(value) => value.data_type().is_integer(),
-        Source::Query(_, t) => is_integer(*t),
+        Source::Read(_, t) | Source::Query(_, t) => is_integer(*t),
         Source::Now | Source::Identity | Source::Computed(_) => false,
     }
 }
