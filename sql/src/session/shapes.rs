@@ -164,6 +164,7 @@ async fn compile(
         own,
         typed: &typed(values, &types)?,
         types: &known,
+        are_literals: prepared.is_lifted,
     };
     let plan = of_shape(context, statement, &values).await?;
     Some(TypedPlan {

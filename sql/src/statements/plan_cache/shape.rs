@@ -30,6 +30,9 @@ pub(crate) struct ShapeValues<'a> {
     pub typed: &'a [ScalarValue],
     /// the types of the parameters, all known
     pub types: &'a [Option<SqlType>],
+    /// whether the columns of the result are those of the statement with literals, which may never
+    /// be NULL; else those of the statement with parameters, as for a kept plan
+    pub are_literals: bool,
 }
 
 /// The short plan of a query for all values of these types; None: there is none, or a literal means
@@ -47,8 +50,8 @@ pub(crate) async fn of_shape(
     let planned = plan(context, &open).await;
     context.open_parameters = false;
     let (open, _) = planned.ok()?;
-    let output = output_schema(written.schema().inner());
-    let has_same_columns = are_same(&output, &output_schema(open.schema().inner()));
+    let [of_written, of_open] = [&written, &open].map(|plan| output_schema(plan.schema().inner()));
+    let has_same_columns = are_same(&of_written, &of_open);
     if !has_same_columns || display::is_needed(&written) {
         return None;
     }
@@ -63,6 +66,10 @@ pub(crate) async fn of_shape(
     if text(context, filled)? != text(context, written)? {
         return None;
     }
+    let output = match values.are_literals {
+        true => of_written,
+        false => of_open,
+    };
     super::short::compile(context, &open, values.types, &output)
 }
 
