@@ -87,7 +87,7 @@ const SHORT: &[&str] = &[
     "SELECT s, count(*), sum(n) FROM a WHERE id = {0} GROUP BY s ORDER BY s",
     "SELECT DISTINCT day FROM b WHERE a = {0} ORDER BY 1",
     "SELECT id, s FROM a WHERE id = {0} UNION ALL SELECT a, 'x' FROM b WHERE a = {0} AND no = 1 ORDER BY 1, 2",
-    "SELECT id FROM a WHERE id = {0} AND EXISTS (SELECT 1 FROM b WHERE b.a = a.id)",
+    "SELECT id FROM a AS x WHERE id = {0} AND EXISTS (SELECT 1 FROM b AS y WHERE y.a = x.id)",
     "SELECT EXISTS (SELECT 1 FROM b WHERE a = {0} AND day > '2024-01-05')",
     "SELECT id FROM a WHERE id IN (SELECT a FROM b WHERE a = {0}) ORDER BY id",
     "SELECT id, (SELECT max(at) FROM b WHERE b.a = {0}) FROM a WHERE id = {0}",
