@@ -3,12 +3,11 @@
 
 use super::arrays::{self, ParameterType};
 use super::description::{Described, NUMERIC, of_parameter};
-use super::shapes::Shape;
 use crate::execution::row_executor::Compiled;
 use crate::parse::params;
 use crate::parse::place;
 use crate::planning::query_facts::QueryFacts;
-use crate::statements::plan_cache::PlanSlot;
+use crate::statements::plan_cache::{PlanSlot, Shape};
 use crate::values::parameter_value::of_types;
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::scalar::ScalarValue;

@@ -10,6 +10,7 @@ use crate::execution::short_plans::ShortPlan;
 use crate::parse::params;
 use crate::parse::placeholders::place_parameters;
 use crate::planning::context::StatementContext;
+use crate::planning::template::Template;
 use datafusion::arrow::datatypes::Schema;
 use datafusion::common::Result as PlanResult;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -18,7 +19,35 @@ use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast;
 use std::sync::Arc;
 use strandline_base::SqlType;
+use strandline_engine::catalog::Catalog;
 use strandline_semantics::sql::output_schema;
+
+/// The state of a shape's short plan.
+#[derive(Debug, Default)]
+pub(crate) enum Shape {
+    /// not run yet
+    #[default]
+    New,
+    /// run once
+    Used,
+    Known(Arc<KnownShape>),
+}
+
+/// The short plan for one catalog and one state of the settings.
+#[derive(Debug)]
+pub(crate) struct KnownShape {
+    pub catalog: Arc<Catalog>,
+    pub template: Arc<Template>,
+    /// None: there is none
+    pub plan: Option<TypedPlan>,
+}
+
+/// A plan, and the types of its parameters.
+#[derive(Debug)]
+pub(crate) struct TypedPlan {
+    pub types: Vec<SqlType>,
+    pub plan: Arc<ShortPlan>,
+}
 
 /// The values of an execution of a shape.
 pub(crate) struct ShapeValues<'a> {
