@@ -1,5 +1,5 @@
-//! Statements that differ only in their values: texts with literals, and statements with values of a
-//! program. They run in the row executor, and show what they show by the full path.
+//! Statements that differ only in their values: texts with literals, and statements with values of
+//! a program. They run in the row executor, and show what they show by the full path.
 
 use super::{database, lines, run};
 use datafusion::scalar::ScalarValue;
