@@ -3,12 +3,11 @@
 
 use super::arrays::{self, ParameterType};
 use super::description::{Described, NUMERIC, of_parameter};
-use super::shapes::Shape;
 use crate::execution::row_executor::Compiled;
 use crate::parse::params;
 use crate::parse::place;
 use crate::planning::query_facts::QueryFacts;
-use crate::statements::plan_cache::PlanSlot;
+use crate::statements::plan_cache::{PlanSlot, Shape};
 use crate::values::parameter_value::of_types;
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::scalar::ScalarValue;
@@ -43,6 +42,8 @@ pub struct PreparedStatement {
     pub(super) compiled: Mutex<Option<Arc<Compiled>>>,
     /// the kept plan, for a query or DML
     pub(super) plan: PlanSlot,
+    /// whether the parameters are in the places of a text's literals
+    pub(super) is_lifted: bool,
     /// the short plan for any values, if the parameters are read as the literals of their values
     pub(super) shape: Mutex<Shape>,
     /// whether the query only reads, once somebody has asked
@@ -151,6 +152,7 @@ impl PreparedStatement {
             described: Mutex::new(None),
             compiled: Mutex::new(None),
             plan: PlanSlot::default(),
+            is_lifted: false,
             shape: Mutex::default(),
             only_reads: OnceLock::new(),
             _memory: None,
@@ -165,9 +167,11 @@ impl PreparedStatement {
         }
     }
 
-    /// The statement, whose first execution is the second of its text.
-    pub(super) fn seen_before(self) -> Self {
+    /// The statement of a text without its literals, whose first execution is the second of the
+    /// text.
+    pub(super) fn of_literals(self) -> Self {
         Self {
+            is_lifted: true,
             shape: Mutex::new(Shape::Used),
             ..self
         }

@@ -15,13 +15,11 @@ use super::Session;
 use super::describe::types_and_result;
 use super::prepared::PreparedStatement;
 use super::short_statements::ShortRun;
-use crate::execution::short_plans::ShortPlan;
 use crate::parse::params;
 use crate::planning::context::StatementContext;
-use crate::planning::template::Template;
 use crate::runtime::blocking::wait;
 use crate::runtime::stack_growth::with_room;
-use crate::statements::plan_cache::{ShapeValues, of_shape};
+use crate::statements::plan_cache::{KnownShape, Shape, ShapeValues, TypedPlan, of_shape};
 use crate::statements::with_changes;
 use crate::values::parameter_value::of_type;
 use datafusion::scalar::ScalarValue;
@@ -30,33 +28,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use strandline_base::SqlType;
 use strandline_engine::catalog::Catalog;
-
-/// The state of a shape's short plan.
-#[derive(Debug, Default)]
-pub(super) enum Shape {
-    /// not run yet
-    #[default]
-    New,
-    /// run once
-    Used,
-    Known(Arc<KnownShape>),
-}
-
-/// The short plan for one catalog and one state of the settings.
-#[derive(Debug)]
-pub(super) struct KnownShape {
-    catalog: Arc<Catalog>,
-    template: Arc<Template>,
-    /// None: there is none
-    plan: Option<TypedPlan>,
-}
-
-/// A plan, and the types of its parameters.
-#[derive(Debug)]
-struct TypedPlan {
-    types: Vec<SqlType>,
-    plan: Arc<ShortPlan>,
-}
 
 /// Whether a statement is planned by its shape: a query without changes in its WITH, an UPDATE, or
 /// a DELETE. The plans of these show all that the statement says, so that they can be compared.
@@ -174,6 +145,7 @@ async fn compile(
         own,
         typed: &typed(values, &types)?,
         types: &known,
+        are_literals: prepared.is_lifted,
     };
     let plan = of_shape(context, statement, &values).await?;
     Some(TypedPlan {

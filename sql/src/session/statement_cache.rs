@@ -116,7 +116,7 @@ impl StatementCache {
                 && (statement.may_be_row_statement() || statement.is_of_transaction())
         });
         let shape = match statement {
-            Some(statement) => Shape::Statement(Arc::new(statement.seen_before())),
+            Some(statement) => Shape::Statement(Arc::new(statement.of_literals())),
             None => Shape::Unsuited,
         };
         let text = text.clone();

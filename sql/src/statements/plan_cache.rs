@@ -14,8 +14,8 @@
 //!    it has tables of the past, files, system tables and functions, subqueries run row by row,
 //!    locking clauses, or identity values drawn by an UPDATE or a MERGE ([`is_free`]).
 //! 3. A plan for any values requires parameters of known types whose literals carry no more than
-//!    their type ([`params::is_plain`]), and values of exactly these types. All other values are part of
-//!    the key.
+//!    their type ([`params::is_plain`]), and values of exactly these types. All other values are
+//!    part of the key.
 //! 4. A plan that is kept optimized has neither parameters nor volatile functions.
 //! 5. Without the kept plan only planning is repeated; a failure of the execution is final. A
 //!    failure that depends on time or parameters does not invalidate the kept plan ([`Failure`]).
@@ -23,7 +23,7 @@
 mod shape;
 mod short;
 
-pub(crate) use shape::{ShapeValues, of_shape};
+pub(crate) use shape::{KnownShape, Shape, ShapeValues, TypedPlan, of_shape};
 pub(crate) use short::{Sought, of_statement};
 
 use crate::catalogs::pg_catalog::{self, display};

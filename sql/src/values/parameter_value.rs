@@ -1,8 +1,9 @@
 //! Values of parameters as values of the types that the parameters have.
 //!
-//! A program gives 64-bit integers, floats and texts, and a parameter has the type of its place. The
-//! full path casts the text of such a value to the parameter's type. Where that cast succeeds, its
-//! result is taken before the statement runs, so that every path sees values of the declared types.
+//! A program gives 64-bit integers, floats and texts, and a parameter has the type of its place.
+//! The full path casts the text of such a value to the parameter's type. Where that cast succeeds,
+//! its result is taken before the statement runs, so that every path sees values of the parameters'
+//! types.
 
 use super::text;
 use datafusion::scalar::ScalarValue;

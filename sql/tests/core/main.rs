@@ -18,6 +18,7 @@ mod files;
 mod locking;
 mod long_texts;
 mod maintenance;
+mod parameter_values;
 mod plan_cache;
 mod prepared;
 mod queries;

@@ -1,30 +1,30 @@
-//! Statements that differ only in their values: texts with literals, values of a program, and
-//! prepared statements whose values are of other types than the parameters. They run in the row
-//! executor, and show what they show by the full path.
+//! Statements that differ only in their values: texts with literals, and statements with values of
+//! a program. They run in the row executor, and show what they show by the full path.
 
 use super::{database, lines, run};
 use datafusion::scalar::ScalarValue;
 use strandline::{Connection, Database, Error, QueryResult};
 
-const TABLES: &[&str] = &[
+pub const TABLES: &[&str] = &[
     "CREATE TABLE a (id int PRIMARY KEY, big bigint, small smallint, n numeric(10,2), \
      s text, v varchar(12), c char(5), f boolean, r real, d double precision)",
     "CREATE INDEX a_s ON a (s)",
     "CREATE INDEX a_big ON a (big)",
     "CREATE TABLE b (a int, no int, day date, at timestamp, tz timestamptz, t time, \
      long interval, u uuid, raw bytea, j json, PRIMARY KEY (a, no))",
-    "INSERT INTO a SELECT n, n * 1000000000, n % 7, n * 1.25, 's' || n % 50, 'v' || n, \
+    "CREATE INDEX b_a ON b (a, no)",
+    "INSERT INTO a SELECT n, n * 1000000000::bigint, n % 7, n * 1.25, 's' || n % 50, 'v' || n, \
      'c' || n % 9, n % 2 = 0, n / 4.0, n / 8.0 FROM generate_series(1, 200) AS g(n)",
     "INSERT INTO b SELECT n / 3, n % 3, DATE '2024-01-01' + n % 30, \
      TIMESTAMP '2024-01-01 00:00:00' + n * INTERVAL '1 hour', \
-     TIMESTAMPTZ '2024-01-01 00:00:00+00' + n * INTERVAL '1 hour', TIME '10:00:00', \
+     CAST(TIMESTAMP '2024-01-01 00:00:00' + n * INTERVAL '1 hour' AS timestamptz), TIME '10:00:00', \
      n * INTERVAL '1 minute', CAST('00000000-0000-0000-0000-0000000000' || (10 + n % 80) AS uuid), \
      CAST('\\x0' || n % 10 AS bytea), CAST('{\"x\": ' || n || '}' AS json) \
      FROM generate_series(3, 599) AS g(n)",
 ];
 
 /// What a client sees: names and types of the columns and the rows, or the SQLSTATE.
-fn seen(result: Result<QueryResult, Error>) -> Result<Vec<String>, String> {
+pub fn seen(result: Result<QueryResult, Error>) -> Result<Vec<String>, String> {
     let result = result.map_err(|error| error.sqlstate().0.to_string())?;
     let fields = result.schema().fields().iter();
     let mut seen: Vec<String> = fields
@@ -35,7 +35,7 @@ fn seen(result: Result<QueryResult, Error>) -> Result<Vec<String>, String> {
 }
 
 /// Executions without the query engine.
-fn short_runs(database: &Database) -> u64 {
+pub fn short_runs(database: &Database) -> u64 {
     let counters = database.counters();
     let of = |wanted: &str| counters.iter().find(|(name, _)| *name == wanted);
     let of = |wanted: &str| of(wanted).expect("a counter").1;
@@ -43,14 +43,16 @@ fn short_runs(database: &Database) -> u64 {
 }
 
 /// Compares texts with the row executor and without it, in sessions of their own. Returns how many
-/// of them have run in the row executor.
-fn compare(database: &Database, texts: &[String]) -> u64 {
+/// of them have run in the row executor, and adds what differs.
+fn compare(database: &Database, texts: &[String], wrong: &mut Vec<String>) -> u64 {
     let (mut c, mut full) = (database.connect(), database.connect());
     full.use_row_executor(false);
     let before = short_runs(database);
     for text in texts {
         let (short, full) = (seen(c.query(text, ())), seen(full.query(text, ())));
-        assert_eq!(short, full, "{text}");
+        if short != full {
+            wrong.push(format!("{text}\n{short:?}, by the full path {full:?}"));
+        }
     }
     short_runs(database) - before
 }
@@ -84,7 +86,7 @@ const SHORT: &[&str] = &[
     "SELECT s, count(*), sum(n) FROM a WHERE id = {0} GROUP BY s ORDER BY s",
     "SELECT DISTINCT day FROM b WHERE a = {0} ORDER BY 1",
     "SELECT id, s FROM a WHERE id = {0} UNION ALL SELECT a, 'x' FROM b WHERE a = {0} AND no = 1 ORDER BY 1, 2",
-    "SELECT id FROM a WHERE id = {0} AND EXISTS (SELECT 1 FROM b WHERE b.a = a.id)",
+    "SELECT id FROM a AS x WHERE id = {0} AND EXISTS (SELECT 1 FROM b AS y WHERE y.a = x.id)",
     "SELECT EXISTS (SELECT 1 FROM b WHERE a = {0} AND day > '2024-01-05')",
     "SELECT id FROM a WHERE id IN (SELECT a FROM b WHERE a = {0}) ORDER BY id",
     "SELECT id, (SELECT max(at) FROM b WHERE b.a = {0}) FROM a WHERE id = {0}",
@@ -99,12 +101,15 @@ const SHORT: &[&str] = &[
 fn texts_share_a_short_plan() {
     let database = database();
     run(&mut database.connect(), TABLES);
+    let mut wrong = Vec::new();
     for template in SHORT {
         let texts = texts(template, KEYS);
-        let most = texts.len() as u64 - 1;
-        let short = compare(&database, &texts);
-        assert!(short >= most - 1, "{short} of {most}: {template}");
+        let short = compare(&database, &texts, &mut wrong);
+        if short < texts.len() as u64 - 2 {
+            wrong.push(format!("{short} of {} texts: {template}", texts.len()));
+        }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// Literals that mean more than their type, and texts that fail.
@@ -152,7 +157,7 @@ fn a_literal_keeps_its_meaning() {
         ),
         // A number of rows, a number of a column.
         (
-            "SELECT id, s FROM a WHERE s = 's3' ORDER BY {0} LIMIT {1}",
+            "SELECT id, s FROM a WHERE s = 's3' ORDER BY {0}, id LIMIT {1}",
             &[
                 &["1", "3"],
                 &["1", "2"],
@@ -260,13 +265,15 @@ fn a_literal_keeps_its_meaning() {
             &[&["1"], &["2"], &["3"]],
         ),
     ];
+    let mut wrong = Vec::new();
     for (template, values) in cases {
         let mut texts = texts(template, values);
         texts.extend(texts.clone());
-        compare(&database, &texts);
+        compare(&database, &texts, &mut wrong);
         texts.reverse();
-        compare(&database, &texts);
+        compare(&database, &texts, &mut wrong);
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
@@ -329,212 +336,8 @@ fn inserted_texts_are_those_of_the_full_path() {
     assert!(short >= 3 * 2 + 6 + 4, "{short} of {}", texts.len());
 }
 
-fn text(text: &str) -> ScalarValue {
+pub fn text(text: &str) -> ScalarValue {
     ScalarValue::Utf8(Some(text.to_string()))
-}
-
-/// A program has integers, floats and texts, whatever the types of the parameters are.
-#[test]
-fn values_become_values_of_the_parameters_types() {
-    let int = |v: i64| ScalarValue::Int64(Some(v));
-    let float = |v: f64| ScalarValue::Float64(Some(v));
-    let cases: Vec<(&str, Vec<Vec<ScalarValue>>)> = vec![
-        (
-            "SELECT s, n FROM a WHERE id = $1",
-            vec![
-                vec![int(5)],
-                vec![text("6")],
-                vec![int(1 << 40)],
-                vec![text("x")],
-                vec![float(7.0)],
-                vec![ScalarValue::Null],
-            ],
-        ),
-        (
-            "SELECT a.id, b.no FROM a JOIN b ON b.a = a.id WHERE a.id = $1 AND b.no < $2 ORDER BY 2",
-            vec![
-                vec![int(5), int(2)],
-                vec![int(6), text("1")],
-                vec![int(1 << 40), int(1)],
-                vec![float(7.5), int(1)],
-            ],
-        ),
-        (
-            "SELECT count(*) FROM b WHERE a = $1 AND day >= $2 AND at < $3 AND t = $4 AND u > $5",
-            vec![vec![
-                int(5),
-                text("2024-01-01"),
-                text("2025-01-01 00:00:00"),
-                text("10:00"),
-                text("00000000-0000-0000-0000-000000000013"),
-            ]],
-        ),
-        (
-            "SELECT count(*), sum(n) FROM a WHERE small = $1 AND n >= $2 AND big > $3 AND id IN (3, 10, 17)",
-            vec![
-                vec![int(3), float(12.5), int(1)],
-                vec![int(3), int(13), text("1")],
-                vec![int(70_000), text("1.25"), int(1)],
-                vec![int(3), text("NaN"), int(1)],
-            ],
-        ),
-        (
-            "SELECT count(*) FROM b, a WHERE a.id = b.a AND b.a = $1 AND long > $2 AND raw < $3",
-            vec![
-                vec![int(5), text("1 minute"), ScalarValue::Binary(Some(vec![7]))],
-                vec![int(5), text("x"), text("\\x08")],
-            ],
-        ),
-        (
-            "UPDATE a SET n = n + $1, d = $2, r = $3, small = small + $4, f = $5 WHERE id = $6",
-            vec![
-                vec![
-                    float(1.25),
-                    int(3),
-                    float(0.1),
-                    int(1),
-                    ScalarValue::Boolean(Some(true)),
-                    int(9),
-                ],
-                vec![
-                    text("0.75"),
-                    float(0.5),
-                    int(16_777_217),
-                    int(1),
-                    text("no"),
-                    int(9),
-                ],
-                vec![
-                    int(1),
-                    text("1e3"),
-                    text("0.5"),
-                    int(70_000),
-                    text("yes"),
-                    int(9),
-                ],
-                vec![int(1), int(1), int(1), int(1), text("perhaps"), int(9)],
-            ],
-        ),
-        (
-            "INSERT INTO b (a, no, day, at, long, raw) VALUES ($1, $2, $3, $4, $5, $6)",
-            vec![
-                vec![
-                    int(5000),
-                    int(1),
-                    text("2024-01-01"),
-                    text("2024-01-01 10:00"),
-                    text("1 day"),
-                    ScalarValue::Binary(Some(vec![1, 2])),
-                ],
-                vec![
-                    int(5000),
-                    int(2),
-                    ScalarValue::TimestampMicrosecond(Some(86_400_000_000), None),
-                    ScalarValue::Date32(Some(3)),
-                    text("1 day"),
-                    text("\\x01"),
-                ],
-                vec![
-                    int(5000),
-                    int(3),
-                    text("soon"),
-                    ScalarValue::Null,
-                    text("1 day"),
-                    ScalarValue::Null,
-                ],
-            ],
-        ),
-    ];
-    let databases = [database(), database()];
-    let mut sessions = databases.each_ref().map(Database::connect);
-    sessions[1].use_row_executor(false);
-    for session in &mut sessions {
-        run(session, TABLES);
-    }
-    for (sql, values) in &cases {
-        let prepared = sessions
-            .each_mut()
-            .map(|c| c.prepare_typed(sql, &[]).expect(sql));
-        for values in values.iter().chain(values).chain(values) {
-            let mut shown = Vec::new();
-            for (c, prepared) in sessions.iter_mut().zip(&prepared) {
-                shown.push(match c.run_prepared(prepared, values) {
-                    Err(error) => Err(error.sqlstate().0),
-                    Ok(done) => Ok((done.command_tag().to_string(), done.result().map(lines))),
-                });
-            }
-            assert_eq!(shown[0], shown[1], "{sql} {values:?}");
-        }
-    }
-    for all in [
-        "SELECT * FROM a ORDER BY id",
-        "SELECT * FROM b ORDER BY a, no",
-    ] {
-        let [short, full] = sessions
-            .each_mut()
-            .map(|session| seen(session.query(all, ())));
-        assert_eq!(short, full);
-    }
-}
-
-/// How often a prepared statement runs in the row executor in so many executions with values.
-fn of_prepared(sql: &str, values: &[ScalarValue], times: u64) -> u64 {
-    let database = database();
-    let mut c = database.connect();
-    run(&mut c, TABLES);
-    let prepared = c.prepare_typed(sql, &[]).expect(sql);
-    let before = short_runs(&database);
-    for _ in 0..times {
-        c.run_prepared(&prepared, values).expect(sql);
-    }
-    short_runs(&database) - before
-}
-
-#[test]
-fn values_of_a_program_need_no_query_engine() {
-    let int = |v: i64| ScalarValue::Int64(Some(v));
-    for (sql, values) in [
-        ("SELECT s FROM a WHERE id = $1", vec![int(5)]),
-        (
-            "UPDATE a SET small = small + $1 WHERE id = $2",
-            vec![int(1), int(5)],
-        ),
-        (
-            "UPDATE a SET n = n + $1 WHERE id = $2",
-            vec![ScalarValue::Float64(Some(1.5)), int(5)],
-        ),
-        (
-            "UPDATE b SET at = $1 WHERE a = $2 AND no = $3",
-            vec![text("2024-01-01 00:00:00"), int(5), int(1)],
-        ),
-        (
-            "DELETE FROM b WHERE a = $1 AND no = $2",
-            vec![int(5), int(1)],
-        ),
-    ] {
-        assert_eq!(of_prepared(sql, &values, 4), 4, "{sql}");
-    }
-    for (sql, values) in [
-        (
-            "SELECT a.id, b.no FROM a JOIN b ON b.a = a.id WHERE a.id = $1",
-            vec![int(5)],
-        ),
-        (
-            "SELECT a.id FROM a, b WHERE b.a = a.id AND a.id = $1 AND b.t = $2",
-            vec![int(5), text("10:00")],
-        ),
-        (
-            "SELECT a.id FROM a, b WHERE b.a = a.id AND a.id = $1 AND b.long > $2",
-            vec![int(5), text("1 minute")],
-        ),
-        (
-            "SELECT a.id FROM a, b WHERE b.a = a.id AND a.id = $1 AND b.raw < $2",
-            vec![int(5), ScalarValue::Binary(Some(vec![9]))],
-        ),
-    ] {
-        // The plan is made at the second execution.
-        assert_eq!(of_prepared(sql, &values, 4), 2, "{sql}");
-    }
 }
 
 /// Runs a statement with values without declared types; the last runs in the row executor.

@@ -10,8 +10,12 @@ use crate::execution::short_plans::ShortPlan;
 use crate::parse::params;
 use crate::parse::placeholders::place_parameters;
 use crate::planning::context::StatementContext;
+<<<<<<< HEAD
 use crate::statements::data_statement::DataStatement;
 use crate::statements::roles;
+=======
+use crate::planning::template::Template;
+>>>>>>> h-texts
 use datafusion::arrow::datatypes::Schema;
 use datafusion::common::Result as PlanResult;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -20,7 +24,35 @@ use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast;
 use std::sync::Arc;
 use strandline_base::SqlType;
+use strandline_engine::catalog::Catalog;
 use strandline_semantics::sql::output_schema;
+
+/// The state of a shape's short plan.
+#[derive(Debug, Default)]
+pub(crate) enum Shape {
+    /// not run yet
+    #[default]
+    New,
+    /// run once
+    Used,
+    Known(Arc<KnownShape>),
+}
+
+/// The short plan for one catalog and one state of the settings.
+#[derive(Debug)]
+pub(crate) struct KnownShape {
+    pub catalog: Arc<Catalog>,
+    pub template: Arc<Template>,
+    /// None: there is none
+    pub plan: Option<TypedPlan>,
+}
+
+/// A plan, and the types of its parameters.
+#[derive(Debug)]
+pub(crate) struct TypedPlan {
+    pub types: Vec<SqlType>,
+    pub plan: Arc<ShortPlan>,
+}
 
 /// The values of an execution of a shape.
 pub(crate) struct ShapeValues<'a> {
@@ -32,6 +64,9 @@ pub(crate) struct ShapeValues<'a> {
     pub typed: &'a [ScalarValue],
     /// the types of the parameters, all known
     pub types: &'a [Option<SqlType>],
+    /// whether the columns of the result are those of the statement with literals, which may never
+    /// be NULL; else those of the statement with parameters, as for a kept plan
+    pub are_literals: bool,
 }
 
 /// The short plan of a query, an UPDATE or a DELETE for all values of these types; None: there is
@@ -52,9 +87,15 @@ pub(crate) async fn of_shape(
     context.open_parameters = true;
     let planned = plan(context, &open).await;
     context.open_parameters = false;
+<<<<<<< HEAD
     let (open, form) = planned.ok()?;
     let output = output_schema(written.schema().inner());
     let has_same_columns = are_same(&output, &output_schema(open.schema().inner()));
+=======
+    let (open, _) = planned.ok()?;
+    let [of_written, of_open] = [&written, &open].map(|plan| output_schema(plan.schema().inner()));
+    let has_same_columns = are_same(&of_written, &of_open);
+>>>>>>> h-texts
     if !has_same_columns || display::is_needed(&written) {
         return None;
     }
@@ -69,7 +110,15 @@ pub(crate) async fn of_shape(
     if text(context, filled)? != text(context, written)? {
         return None;
     }
+<<<<<<< HEAD
     super::short::compile(context, &open, values.types, (&output, form))
+=======
+    let output = match values.are_literals {
+        true => of_written,
+        false => of_open,
+    };
+    super::short::compile(context, &open, values.types, &output)
+>>>>>>> h-texts
 }
 
 /// Whether results have the same columns, which may be NULL in one of them.
