@@ -699,30 +699,34 @@ fn a_subquery_needs_its_own_rights_and_gives_one_value() {
                  RETURNING id";
     let locks = "UPDATE item SET a = 9 WHERE id = (SELECT id FROM job WHERE state = 'done' \
                  ORDER BY urgency DESC, id DESC LIMIT 1 FOR UPDATE) RETURNING id";
-    let both = |ann: &mut Connection, sql: &str| {
+    let many = "UPDATE item SET a = 9 WHERE id = (SELECT id FROM job WHERE urgency = 1 \
+                AND state = 'new' FOR UPDATE)";
+    // Statements are described when they are prepared, so they need rights then.
+    run(&mut c, &["GRANT UPDATE ON job TO ann"]);
+    let [reads, locks, many] = [reads, locks, many].map(|sql| prepared(&mut ann, sql));
+    run(&mut c, &["REVOKE UPDATE ON job FROM ann"]);
+    let both = |ann: &mut Connection, statement: &Prepared| {
         let answers = [true, false].map(|may| {
             ann.use_row_executor(may);
             run(ann, &["BEGIN"]);
-            let answer = match ann.prepare_typed(sql, &[]) {
-                Ok(statement) => ran(ann, &statement, &[]),
-                Err(error) => format!("{} {}", error.sqlstate().0, error.message()),
-            };
+            let answer = ran(ann, statement, &[]);
             run(ann, &["ROLLBACK"]);
             answer
         });
-        assert_eq!(answers[0], answers[1], "{sql}");
+        assert_eq!(answers[0], answers[1]);
         answers[0].clone()
     };
-    assert_eq!(both(&mut ann, reads), "UPDATE 1 Some([\"1\"])");
-    assert!(both(&mut ann, locks).starts_with("42501"));
+    let before = point_runs(&database);
+    assert_eq!(both(&mut ann, &reads), "UPDATE 1 Some([\"1\"])");
+    assert_eq!(point_runs(&database), before + 1);
+    assert!(both(&mut ann, &locks).starts_with("42501"));
     run(&mut c, &["GRANT UPDATE ON job TO ann"]);
-    assert_eq!(both(&mut ann, locks), "UPDATE 0 Some([])");
+    assert_eq!(both(&mut ann, &locks), "UPDATE 0 Some([])");
+    assert_eq!(point_runs(&database), before + 2);
     run(&mut c, &["REVOKE SELECT ON job FROM ann"]);
-    assert!(both(&mut ann, reads).starts_with("42501"));
+    assert!(both(&mut ann, &reads).starts_with("42501"));
     run(&mut c, &["GRANT SELECT ON job TO ann"]);
-    let many = "UPDATE item SET a = 9 WHERE id = (SELECT id FROM job WHERE urgency = 1 \
-                AND state = 'new' FOR UPDATE)";
-    assert!(both(&mut ann, many).starts_with("21000"));
+    assert!(both(&mut ann, &many).starts_with("21000"));
     let locked = "SELECT count(*) FROM (SELECT id FROM job WHERE urgency = 1 AND state = 'new' \
                   FOR UPDATE NOWAIT) AS q";
     assert_eq!(rows(&mut c, locked), ["20"], "no lock is left");

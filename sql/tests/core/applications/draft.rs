@@ -178,7 +178,7 @@ impl<'a> Draft<'a> {
             (Kind::Stamp, 0) => format!("date_trunc('day', {c})"),
             (Kind::Stamp, 1) => format!("extract(day FROM {c})"),
             (Kind::Stamp, 2) => format!("{c} + interval '1 hour'"),
-            (Kind::Stamp, 3) => format!("CAST({c} AS date)"),
+            (Kind::Stamp, 3) => format!("CAST({c} + interval '0 hours' AS date)"),
             (Kind::Bool, 0) => format!("NOT {c}"),
             (Kind::Bool, 1) => format!("{c} AND {}", self.value(kind)),
             (Kind::Bool, 2) => format!("CASE WHEN {c} THEN 1 ELSE 0 END"),
@@ -198,7 +198,8 @@ impl<'a> Draft<'a> {
                 self.value(kind)
             ),
             4 => format!("greatest({c}, {})", self.value(kind)),
-            5 => format!("CAST({c} AS text)"),
+            // Named as no column is: the full path takes x.k behind CAST(x.k …) for ambiguous.
+            5 => format!("CAST({c} + 0 AS text)"),
             6 if self.rng.one_in(4) => format!("{c} / {}", self.value(kind)),
             6 => format!("nullif({c}, {}) % 7", self.value(kind)),
             _ => c.to_string(),
