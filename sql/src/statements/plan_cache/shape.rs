@@ -10,12 +10,9 @@ use crate::execution::short_plans::ShortPlan;
 use crate::parse::params;
 use crate::parse::placeholders::place_parameters;
 use crate::planning::context::StatementContext;
-<<<<<<< HEAD
+use crate::planning::template::Template;
 use crate::statements::data_statement::DataStatement;
 use crate::statements::roles;
-=======
-use crate::planning::template::Template;
->>>>>>> h-texts
 use datafusion::arrow::datatypes::Schema;
 use datafusion::common::Result as PlanResult;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -87,15 +84,9 @@ pub(crate) async fn of_shape(
     context.open_parameters = true;
     let planned = plan(context, &open).await;
     context.open_parameters = false;
-<<<<<<< HEAD
     let (open, form) = planned.ok()?;
-    let output = output_schema(written.schema().inner());
-    let has_same_columns = are_same(&output, &output_schema(open.schema().inner()));
-=======
-    let (open, _) = planned.ok()?;
     let [of_written, of_open] = [&written, &open].map(|plan| output_schema(plan.schema().inner()));
     let has_same_columns = are_same(&of_written, &of_open);
->>>>>>> h-texts
     if !has_same_columns || display::is_needed(&written) {
         return None;
     }
@@ -110,15 +101,11 @@ pub(crate) async fn of_shape(
     if text(context, filled)? != text(context, written)? {
         return None;
     }
-<<<<<<< HEAD
-    super::short::compile(context, &open, values.types, (&output, form))
-=======
     let output = match values.are_literals {
         true => of_written,
         false => of_open,
     };
-    super::short::compile(context, &open, values.types, &output)
->>>>>>> h-texts
+    super::short::compile(context, &open, values.types, (&output, form))
 }
 
 /// Whether results have the same columns, which may be NULL in one of them.
