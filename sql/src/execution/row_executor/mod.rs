@@ -53,7 +53,8 @@ mod value;
 
 pub(crate) use constant::argument;
 pub(crate) use execution::{Execution, Run};
-pub(crate) use lookup::{Comparison, Lookup, OrderBy, SlotRef, Wanted, is_comparable};
+pub(crate) use lookup::{Comparison, Lookup, OrderBy, SlotRef, Wanted};
 pub(crate) use planner::Planner;
 pub(crate) use program::{Compiled, RowStatement};
 pub(crate) use scope::Compiler;
+pub(crate) use value::is_comparable;
