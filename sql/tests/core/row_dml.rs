@@ -695,8 +695,8 @@ fn a_subquery_needs_its_own_rights_and_gives_one_value() {
         ],
     );
     let mut ann = database.connect_as("ann").expect("connects");
-    let reads = "UPDATE item SET a = 9 WHERE id = (SELECT min(id) FROM job WHERE state = 'done') \
-                 RETURNING id";
+    let reads = "UPDATE item SET a = 9 WHERE id = (SELECT id FROM job WHERE state = 'done' \
+                 AND urgency = 1 ORDER BY id LIMIT 1) RETURNING id";
     let locks = "UPDATE item SET a = 9 WHERE id = (SELECT id FROM job WHERE state = 'done' \
                  ORDER BY urgency DESC, id DESC LIMIT 1 FOR UPDATE) RETURNING id";
     let many = "UPDATE item SET a = 9 WHERE id = (SELECT id FROM job WHERE urgency = 1 \

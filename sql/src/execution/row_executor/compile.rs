@@ -32,7 +32,7 @@ impl Compiler<'_> {
             Parsed::Insert(insert) => self.insert(insert),
             _ => None,
         }?;
-        compiled.subqueries = self.subqueries.take();
+        compiled.subqueries = self.compiled_subqueries()?;
         Some(compiled)
     }
 

@@ -5,11 +5,9 @@
 //! the statement runs ([`condition_values`](super::condition_values)). `None`: the statement takes
 //! the full path.
 
-use super::lookup::is_comparable;
-use super::paths::is_integer;
 use super::scope::{Compiler, Scope};
 use super::source::Source;
-use super::value::is_key_type;
+use super::value::{is_comparable, is_integer, is_key_type};
 use datafusion::sql::sqlparser::ast::{ArrayElemTypeDef, BinaryOperator, DataType, Expr};
 use strandline_base::{ColumnId, SqlType};
 use strandline_semantics::types;

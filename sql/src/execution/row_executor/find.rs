@@ -19,7 +19,7 @@ use strandline_engine::{
 /// A walk passes over so many entries for each row that is wanted, beside [`ROWS_MAX`]: of rows
 /// that tests keep back, and of keys that rows have left.
 const ENTRIES_PER_ROW: usize = 4;
-/// As many again of keys that rows have left, if tests keep no row back: a queue leaves them behind.
+/// Keys that rows have left which a walk passes over.
 const LEFT_KEYS_MAX: usize = 4096;
 /// A walk reads so many entries at a time at most.
 const STEP_MAX: usize = 64;
@@ -31,10 +31,15 @@ impl IndexPath {
         self.covered.as_ref().map(|_| watch()).transpose()
     }
 
-    /// Whether each row that has a key of the range passes.
-    fn is_exact(&self, search: &Search) -> bool {
+    /// So many more entries are tried if each row that has a key of the range passes: keys that
+    /// rows have left, as a queue leaves them behind.
+    fn left_keys(&self, search: &Search) -> usize {
         let used = self.points.len() + usize::from(matches!(self.next, Next::Test(_)));
-        search.tests.len() == used && search.rows.is_empty() && search.residual.is_none()
+        let has_others = !search.rows.is_empty() || search.residual.is_some();
+        match search.tests.len() == used && !has_others {
+            true => LEFT_KEYS_MAX,
+            false => 0,
+        }
     }
 
     /// How rows are read by entries.
@@ -356,10 +361,7 @@ fn walk_over(
     if let Some(sort) = &sets.search.sort {
         end.sort = Some((sort, path.ordered));
     }
-    let mut left = tries(most);
-    if path.is_exact(sets.search) {
-        left += LEFT_KEYS_MAX;
-    }
+    let mut left = tries(most) + path.left_keys(sets.search);
     let mut step = most.clamp(1, STEP_MAX);
     let mut chunk = Vec::new();
     let mut may_be_more = true;

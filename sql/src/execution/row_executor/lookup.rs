@@ -6,7 +6,7 @@ use super::execution::Execution;
 use super::program::Compiled;
 use super::search::{Asked, KeyPath, OrderColumn, Path, Search, Slice};
 use super::source::Source;
-use super::value::is_key_type;
+use super::value::is_comparable;
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
 use strandline_base::{ColumnId, Result, SqlType, Value};
@@ -62,21 +62,6 @@ pub(crate) struct Wanted {
     /// the slot of the number of rows that are enough
     pub limit: Option<usize>,
     pub columns: Vec<ColumnId>,
-}
-
-/// Whether a search compares a column of type `t` with values of type `value` exactly as SQL does.
-pub(crate) fn is_comparable(t: SqlType, value: SqlType) -> bool {
-    let is_integer = |t| matches!(t, SqlType::SmallInt | SqlType::Integer | SqlType::BigInt);
-    let is_text = |t| matches!(t, SqlType::Text | SqlType::Varchar(_));
-    is_key_type(t)
-        && match t {
-            SqlType::Numeric { .. } => {
-                is_integer(value) || matches!(value, SqlType::Numeric { .. })
-            }
-            t if is_integer(t) => is_integer(value),
-            t if is_text(t) => is_text(value),
-            t => t == value,
-        }
 }
 
 /// A compiled lookup.

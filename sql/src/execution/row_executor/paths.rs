@@ -1,12 +1,96 @@
-//! The choice of a search's access path, by definitions only.
+//! Access paths of a search, and the choice of one, by definitions only.
 
 use super::conditions::{Condition, RowTest, Test};
-use super::search::{Asked, IndexPath, KeyPath, Next, OrderColumn, place};
-use super::value::is_key_type;
-use strandline_base::{ColumnId, SqlType};
+use super::source::Source;
+use super::value::{is_integer, is_key_type};
+use strandline_base::ColumnId;
 use strandline_engine::catalog::TableDef;
-use strandline_engine::catalog::index::{IndexDef, IndexMethod, IndexPart, IndexState, IndexValue};
-use strandline_engine::{Direction, OrderedKeys, PartOrder};
+use strandline_engine::catalog::index::{
+    IndexDef, IndexId, IndexMethod, IndexPart, IndexState, IndexValue,
+};
+use strandline_engine::{CoveredColumns, Direction, OrderedKeys, PartOrder};
+
+/// Values of a key's columns.
+#[derive(Debug)]
+pub(super) struct KeyPath {
+    /// index into `TableDef::keys`
+    pub key: usize,
+    /// per column of the key its test
+    pub parts: Vec<usize>,
+    /// which of these tests is of a range of integers
+    pub range: Option<usize>,
+    /// Some: the numbers of the range are gone through in this direction
+    pub walk: Option<Direction>,
+}
+
+/// Ranges of a secondary index.
+#[derive(Debug)]
+pub(super) struct IndexPath {
+    pub index: IndexId,
+    pub keys: OrderedKeys,
+    /// tests of the first parts, whose values are points
+    pub points: Vec<usize>,
+    /// of the part after these
+    pub next: Next,
+    /// whether that part is descending
+    pub next_descending: bool,
+    /// the row test that narrows the range of that part and of parts after it, and of how many
+    pub row: Option<(usize, usize)>,
+    /// Some: the entries are walked over in this direction, in which they have the order wanted
+    pub walk: Option<Direction>,
+    /// so many columns of the order wanted the walk has
+    pub ordered: usize,
+    /// places of the index's columns among those read, for a walk
+    pub key_places: Vec<usize>,
+    /// Some: entries have the values of all columns read
+    pub covered: Option<CoveredColumns>,
+}
+
+/// The part after those with known values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// any value
+    Open,
+    NotNull,
+    /// what a test lets through
+    Test(usize),
+}
+
+/// LIMIT and OFFSET.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Slice {
+    pub limit: Option<Source>,
+    pub offset: Option<Source>,
+}
+
+/// A column of an ORDER BY.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OrderColumn {
+    pub column: ColumnId,
+    pub order: PartOrder,
+    /// rows with NULL in the column may be left out
+    pub skips_null: bool,
+}
+
+/// What a search has to find.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Asked<'a> {
+    pub tests: Vec<Test>,
+    pub rows: Vec<RowTest>,
+    pub order: Vec<OrderColumn>,
+    pub slice: Slice,
+    /// the columns asked for
+    pub wanted: &'a [ColumnId],
+}
+
+/// The place of a column among those read, one of which it becomes.
+pub(super) fn place<C: PartialEq>(reads: &mut Vec<C>, column: C) -> usize {
+    let known = reads.iter().position(|read| *read == column);
+    known.unwrap_or_else(|| {
+        reads.push(column);
+        reads.len() - 1
+    })
+}
 
 /// The rank of a path: the greatest is taken.
 type Rank = (usize, bool, bool, Walks);
@@ -212,10 +296,6 @@ fn columns_in_order(row: &RowTest, parts: &[IndexPart]) -> usize {
     };
     let pairs = row.columns.iter().zip(parts);
     pairs.take_while(is_in_order).count()
-}
-
-pub(super) fn is_integer(t: SqlType) -> bool {
-    matches!(t, SqlType::SmallInt | SqlType::Integer | SqlType::BigInt)
 }
 
 fn column_of(part: &IndexPart) -> Option<ColumnId> {

@@ -4,7 +4,6 @@ use super::arithmetic::Arithmetic;
 use super::expressions::{ComputedValues, Expressions};
 use super::search::Search;
 use super::source::Source;
-use super::subqueries::Subquery;
 use crate::planning::locking::Lock;
 use crate::planning::template::Template;
 use crate::values::value_row::ValueColumns;
@@ -15,6 +14,13 @@ use strandline_engine::PointTable;
 use strandline_engine::access::Privileges;
 use strandline_engine::catalog::{Catalog, TableDef};
 use strandline_semantics::aggregates::exact::Finish;
+
+/// A compiled subquery of one value, of a type.
+#[derive(Debug)]
+pub(super) struct Subquery {
+    pub statement: RowStatement,
+    pub sql_type: SqlType,
+}
 
 /// A statement for one version of the catalog and one state of the settings.
 #[derive(Debug)]

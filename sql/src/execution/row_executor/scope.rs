@@ -1,7 +1,6 @@
 //! What a statement is compiled for, and the names that its expressions know.
 
 use super::planner::Planner;
-use super::subqueries::Subquery;
 use crate::catalogs::lookup;
 use crate::parse::names;
 use crate::planning::provider::registered::RegisteredTables;
@@ -31,8 +30,8 @@ pub(crate) struct Compiler<'a> {
     pub uses_indexes: bool,
     /// set when the statement asks for `now()`
     pub asks_now: Cell<bool>,
-    /// its subqueries, inner ones first
-    pub subqueries: RefCell<Vec<Subquery>>,
+    /// its subqueries, inner ones first, with the types of their values
+    pub subqueries: RefCell<Vec<(ast::Query, SqlType)>>,
     /// for expressions beyond those compiled from the syntax tree
     pub planner: Planner<'a>,
 }

@@ -10,13 +10,13 @@
 
 use super::conditions::{Choice, Conditions, RowTest, Test};
 use super::expressions::Expressions;
+pub(super) use super::paths::{Asked, IndexPath, KeyPath, Next, OrderColumn, Slice, place};
 use super::paths::{index_path, integers_path, key_path};
 use super::scope::{Compiler, Scope};
 use super::source::Source;
 use datafusion::sql::sqlparser::ast::{self, Expr, Value as Literal};
 use strandline_base::{ColumnId, SqlType};
 use strandline_engine::catalog::TableDef;
-use strandline_engine::catalog::index::IndexId;
 use strandline_engine::{CoveredColumns, Direction, OrderedKeys, PartOrder};
 
 /// Rows of one table; see the module's documentation.
@@ -56,85 +56,12 @@ pub(super) enum Path {
     Either(Vec<Search>),
 }
 
-/// Values of a key's columns.
-#[derive(Debug)]
-pub(super) struct KeyPath {
-    /// index into `TableDef::keys`
-    pub key: usize,
-    /// per column of the key its test
-    pub parts: Vec<usize>,
-    /// which of these tests is of a range of integers
-    pub range: Option<usize>,
-    /// Some: the numbers of the range are gone through in this direction
-    pub walk: Option<Direction>,
-}
-
-/// Ranges of a secondary index.
-#[derive(Debug)]
-pub(super) struct IndexPath {
-    pub index: IndexId,
-    pub keys: OrderedKeys,
-    /// tests of the first parts, whose values are points
-    pub points: Vec<usize>,
-    /// of the part after these
-    pub next: Next,
-    /// whether that part is descending
-    pub next_descending: bool,
-    /// the row test that narrows the range of that part and of parts after it, and of how many
-    pub row: Option<(usize, usize)>,
-    /// Some: the entries are walked over in this direction, in which they have the order wanted
-    pub walk: Option<Direction>,
-    /// so many columns of the order wanted the walk has
-    pub ordered: usize,
-    /// places of the index's columns among those read, for a walk
-    pub key_places: Vec<usize>,
-    /// Some: entries have the values of all columns read
-    pub covered: Option<CoveredColumns>,
-}
-
-/// The part after those with known values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
-    /// any value
-    Open,
-    NotNull,
-    /// what a test lets through
-    Test(usize),
-}
-
 /// Rows are sorted by the bytes of a key made of these columns.
 #[derive(Debug)]
 pub(super) struct Sort {
     pub keys: OrderedKeys,
     /// places among the columns read
     pub places: Vec<usize>,
-}
-
-/// LIMIT and OFFSET.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Slice {
-    pub limit: Option<Source>,
-    pub offset: Option<Source>,
-}
-
-/// A column of an ORDER BY.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct OrderColumn {
-    pub column: ColumnId,
-    pub order: PartOrder,
-    /// rows with NULL in the column may be left out
-    pub skips_null: bool,
-}
-
-/// What a search has to find.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Asked<'a> {
-    pub tests: Vec<Test>,
-    pub rows: Vec<RowTest>,
-    pub order: Vec<OrderColumn>,
-    pub slice: Slice,
-    /// the columns asked for
-    pub wanted: &'a [ColumnId],
 }
 
 impl Search {
@@ -399,15 +326,6 @@ impl Asked<'_> {
             slice: Slice::default(),
         }
     }
-}
-
-/// The place of a column among those read, one of which it becomes.
-pub(super) fn place<C: PartialEq>(reads: &mut Vec<C>, column: C) -> usize {
-    let known = reads.iter().position(|read| *read == column);
-    known.unwrap_or_else(|| {
-        reads.push(column);
-        reads.len() - 1
-    })
 }
 
 fn sort(order: &[OrderColumn], reads: &mut Vec<ColumnId>) -> Sort {

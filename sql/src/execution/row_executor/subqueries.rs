@@ -6,45 +6,41 @@
 //! path, which words the error.
 
 use super::execution::{Decided, Execution, Run};
-use super::program::{Operation, RowStatement, Select};
+use super::program::{Operation, RowStatement, Select, Subquery};
 use super::scope::Compiler;
 use super::source::Source;
 use super::value::{is_key_type, scalar_of};
 use datafusion::sql::sqlparser::ast::Query;
 use std::sync::Arc;
-use strandline_base::{SqlType, Value};
+use strandline_base::{Result, SqlType, Value};
 use strandline_engine::Statement;
-
-/// A compiled subquery.
-#[derive(Debug)]
-pub(crate) struct Subquery {
-    written: Query,
-    pub(super) statement: RowStatement,
-    /// the type of its value
-    sql_type: SqlType,
-}
 
 impl Compiler<'_> {
     /// The value of a subquery; the same text is the same subquery.
     pub(super) fn subquery(&self, query: &Query) -> Option<Source> {
-        let is_it = |known: &Subquery| known.written == *query;
+        let is_it = |(known, _): &(Query, SqlType)| known == query;
         let known = self.subqueries.borrow().iter().position(is_it);
-        let at = match known {
-            Some(at) => at,
-            None => {
-                let statement = self.select(query)?;
-                let sql_type = statement.operation.single_type()?;
-                let mut all = self.subqueries.borrow_mut();
-                all.push(Subquery {
-                    written: query.clone(),
-                    statement,
-                    sql_type,
-                });
-                all.len() - 1
-            }
-        };
-        let sql_type = self.subqueries.borrow().get(at)?.sql_type;
-        Some(Source::Query(at, sql_type))
+        if let Some(at) = known {
+            let (_, sql_type) = self.subqueries.borrow()[at];
+            return Some(Source::Query(at, sql_type));
+        }
+        let sql_type = self.select(query)?.operation.single_type()?;
+        let mut all = self.subqueries.borrow_mut();
+        all.push((query.clone(), sql_type));
+        Some(Source::Query(all.len() - 1, sql_type))
+    }
+
+    /// The subqueries that the statement has met.
+    pub(super) fn compiled_subqueries(&self) -> Option<Vec<Subquery>> {
+        let all = self.subqueries.borrow().clone();
+        let compiled = all.into_iter().map(|(query, sql_type)| {
+            let statement = self.select(&query)?;
+            Some(Subquery {
+                statement,
+                sql_type,
+            })
+        });
+        compiled.collect()
     }
 }
 
@@ -69,7 +65,7 @@ impl Operation {
 
 impl Execution<'_> {
     /// Runs the subqueries of a statement, and then the statement with their values.
-    pub(super) fn run_with(&self, subqueries: &[Subquery]) -> strandline_base::Result<Run> {
+    pub(super) fn run_with(&self, subqueries: &[Subquery]) -> Result<Run> {
         let Some(begun) = self.statement()? else {
             return Ok(Run::Undecided);
         };

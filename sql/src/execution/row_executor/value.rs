@@ -283,6 +283,24 @@ pub(super) fn comparand(datum: &Datum, t: SqlType) -> Option<Comparand> {
     }
 }
 
+/// Whether a search compares a column of type `t` with values of type `value` exactly as SQL does.
+pub(crate) fn is_comparable(t: SqlType, value: SqlType) -> bool {
+    let is_text = |t| matches!(t, SqlType::Text | SqlType::Varchar(_));
+    is_key_type(t)
+        && match t {
+            SqlType::Numeric { .. } => {
+                is_integer(value) || matches!(value, SqlType::Numeric { .. })
+            }
+            t if is_integer(t) => is_integer(value),
+            t if is_text(t) => is_text(value),
+            t => t == value,
+        }
+}
+
+pub(super) fn is_integer(t: SqlType) -> bool {
+    matches!(t, SqlType::SmallInt | SqlType::Integer | SqlType::BigInt)
+}
+
 /// Whether a key column of this type is compared by the engine as SQL compares it.
 pub(super) fn is_key_type(t: SqlType) -> bool {
     !matches!(
