@@ -4,8 +4,8 @@
 //!
 //! If the row executor runs the statement, the first line describes its plan, and the lines below
 //! it the operators of a short plan. The plan below these is used when the row executor gives up.
-//! ANALYZE of a query runs the short plan as well, and shows the rows of its operators. The plans of
-//! changes in WITH are shown by their names; only ANALYZE runs them.
+//! ANALYZE of a query runs the short plan as well, and shows the rows of its operators. The plans
+//! of changes in WITH are shown by their names; only ANALYZE runs them.
 
 use crate::execution::dml::{self, ChangedRows, DmlForm};
 use crate::execution::short_plans::{Inputs, ShortPlan};

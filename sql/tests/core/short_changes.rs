@@ -107,6 +107,10 @@ fn counter(database: &Database, name: &str) -> u64 {
     found.expect("a counter").1
 }
 
+fn runs_without_plans(database: &Database) -> u64 {
+    counter(database, "short_plans_run") + counter(database, "statements_point")
+}
+
 /// The command tag and the rows, or the error.
 fn ran(c: &mut Connection, prepared: &Prepared, value: i32) -> String {
     match c.run_prepared(prepared, &[ScalarValue::Int32(Some(value))]) {
@@ -135,14 +139,17 @@ fn changes_by_short_plans_are_those_of_the_full_path() {
     let (_other, mut off) = shop();
     off.use_row_executor(false);
     database.merge_all().expect("merges");
+    let mut planned = Vec::new();
     for sql in SHORT {
         let (short, full) = (prepared(&mut on, sql), prepared(&mut off, sql));
-        let before = counter(&database, "short_plans_run") + counter(&database, "statements_point");
-        let mut failed = 0;
+        let mut runs = 0;
         for value in [7, 8, 9, 10, 7, 3, 2000] {
+            let before = runs_without_plans(&database);
             let seen = [ran(&mut on, &short, value), ran(&mut off, &full, value)];
+            // What fails is not counted.
+            let has_failed = seen[0].starts_with("23") || seen[0].starts_with("22");
+            runs += runs_without_plans(&database) - before + u64::from(has_failed);
             assert_eq!(seen[0], seen[1], "{sql} with {value}");
-            failed += u64::from(seen[0].starts_with("23") || seen[0].starts_with("22"));
             for table in TABLES {
                 assert_eq!(
                     rows(&mut on, table),
@@ -151,13 +158,11 @@ fn changes_by_short_plans_are_those_of_the_full_path() {
                 );
             }
         }
-        let after = counter(&database, "short_plans_run") + counter(&database, "statements_point");
-        assert!(
-            after + failed >= before + 5,
-            "{sql}: {} runs",
-            after - before
-        );
+        if runs < 5 {
+            planned.push((runs, sql));
+        }
     }
+    assert!(planned.is_empty(), "{planned:#?}");
     let damage = database.check().expect("a check");
     assert!(damage.is_empty(), "{damage:?}");
 }

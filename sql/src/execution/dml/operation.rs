@@ -129,8 +129,8 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Makes the rows in `changed`, and those that join them, rows that are not changed again. To be
-    /// called before the statement runs.
+    /// Makes the rows in `changed`, and those that join them, rows that are not changed again. To
+    /// be called before the statement runs.
     pub(super) fn share(&self, changed: &Arc<ChangedRows>) {
         let _ = self.changed.set(changed.clone());
     }

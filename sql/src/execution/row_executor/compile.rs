@@ -3,7 +3,7 @@
 
 use super::aggregates::call_of;
 use super::arithmetic::Arithmetic;
-use super::compile_insert::{default_of, is_default};
+use super::column_defaults::{default_of, is_default};
 use super::conditions::{Condition, Conditions};
 use super::program::{
     Find, Key, Operation, Projection, RowStatement, Scalar, Select, SetList, Update,

@@ -1,5 +1,6 @@
 //! INSERT … VALUES, also with ON CONFLICT, as compiled statements.
 
+use super::column_defaults::{default_of, is_default};
 use super::compile::of;
 use super::program::{Conflict, Insert, Operation, RowStatement};
 use super::scope::{Compiler, EXCLUDED, Scope};
@@ -7,12 +8,11 @@ use super::search::place;
 use super::source::Source;
 use super::value::is_key_type;
 use crate::execution::dml;
-use crate::parse;
 use crate::parse::long_values;
 use crate::parse::names;
 use datafusion::sql::sqlparser::ast::{self, Expr};
 use strandline_engine::PointTable;
-use strandline_engine::catalog::{ColumnDef, TableDef};
+use strandline_engine::catalog::TableDef;
 
 /// How many rows an INSERT of this path has at most.
 const MAX_ROWS: usize = 256;
@@ -214,23 +214,4 @@ fn positions(scope: &Scope<'_>, listed: &[ast::ObjectName]) -> Option<Vec<usize>
         positions.push(position);
     }
     Some(positions)
-}
-
-/// The DEFAULT of a column without identity; it has no parameters.
-pub(super) fn default_of(column: &ColumnDef) -> Option<Expr> {
-    match &column.default {
-        None => Some(Expr::value(ast::Value::Null)),
-        Some(text) => parse::expression(text).ok(),
-    }
-}
-
-/// Whether a cell is the keyword DEFAULT, which the parser reads as an identifier.
-pub(super) fn is_default(cell: &Expr) -> bool {
-    match cell {
-        Expr::Identifier(name) => {
-            name.quote_style.is_none() && name.value.eq_ignore_ascii_case("default")
-        }
-        Expr::Nested(inner) => is_default(inner),
-        _ => false,
-    }
 }

@@ -25,6 +25,7 @@
 
 mod aggregates;
 mod arithmetic;
+mod column_defaults;
 mod compile;
 mod compile_expressions;
 mod compile_insert;

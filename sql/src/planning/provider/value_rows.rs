@@ -13,19 +13,23 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct ValueRows {
     table: MemTable,
-    rows: usize,
+    rows: RecordBatch,
 }
 
 impl ValueRows {
     pub fn new(schema: SchemaRef, batch: RecordBatch) -> datafusion::error::Result<Self> {
-        let rows = batch.num_rows();
-        let table = MemTable::try_new(schema, vec![vec![batch]])?;
-        Ok(Self { table, rows })
+        let table = MemTable::try_new(schema, vec![vec![batch.clone()]])?;
+        Ok(Self { table, rows: batch })
+    }
+
+    /// The rows.
+    pub fn rows(&self) -> &RecordBatch {
+        &self.rows
     }
 
     /// The number of rows.
     pub fn count(&self) -> usize {
-        self.rows
+        self.rows.num_rows()
     }
 }
 

@@ -8,11 +8,13 @@ use crate::execution::row_executor::{
 };
 use crate::execution::short_plans::node::Node;
 use crate::execution::short_plans::operators::{
-    Bound, ByLookup, Returned, Scan, SmallTable, Stored,
+    Bound, ByLookup, KeptRows, Returned, Scan, SmallTable, Stored,
 };
+use crate::execution::short_plans::run::ROWS_MAX;
 use crate::planning::provider::returned_rows::ReturnedRows;
 use crate::planning::provider::table::Table;
 use crate::planning::provider::table_schema::fields;
+use crate::planning::provider::value_rows::ValueRows;
 use datafusion::arrow::datatypes::Schema;
 use datafusion::common::DFSchema;
 use datafusion::datasource::source_as_provider;
@@ -47,8 +49,7 @@ impl Compiler<'_> {
         demand: &Demand,
         above: Vec<Expr>,
     ) -> Option<Node> {
-        if let Some(returned) = returned(scan) {
-            let node = self.node(returned, RETURNED_ROWS);
+        if let Some(node) = self.kept_rows(scan) {
             let conditions: Vec<Expr> = above.into_iter().chain(scan.filters.clone()).collect();
             return self.filtered(node, &scan.projected_schema, &conditions);
         }
@@ -68,6 +69,23 @@ impl Compiler<'_> {
             None if demand.of_changed => self.scanned(&reading, &conditions),
             small => small,
         }
+    }
+
+    /// Rows that no table has: those that an earlier part has returned, or of VALUES.
+    fn kept_rows(&mut self, scan: &TableScan) -> Option<Node> {
+        let provider = source_as_provider(&scan.source).ok()?;
+        let columns = match &scan.projection {
+            Some(projection) => projection.clone(),
+            None => (0..scan.source.schema().fields().len()).collect(),
+        };
+        if let Some(returned) = provider.downcast_ref::<ReturnedRows>() {
+            let part = returned.part();
+            return Some(self.node(Returned { part, columns }, RETURNED_ROWS));
+        }
+        let values = provider.downcast_ref::<ValueRows>()?;
+        let rows = values.rows().project(&columns).ok()?;
+        let estimate = rows.num_rows();
+        (estimate <= ROWS_MAX).then(|| self.node(KeptRows { rows }, estimate))
     }
 
     fn by_lookup(
@@ -310,17 +328,6 @@ fn bound_type(t: SqlType, value: SqlType) -> Option<SqlType> {
         }
         _ => None,
     }
-}
-
-/// The rows of an earlier part of the statement.
-fn returned(scan: &TableScan) -> Option<Returned> {
-    let provider = source_as_provider(&scan.source).ok()?;
-    let part = provider.downcast_ref::<ReturnedRows>()?.part();
-    let columns = match &scan.projection {
-        Some(projection) => projection.clone(),
-        None => (0..scan.source.schema().fields().len()).collect(),
-    };
-    Some(Returned { part, columns })
 }
 
 fn is_equality(condition: &Expr) -> bool {

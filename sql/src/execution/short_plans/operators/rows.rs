@@ -66,3 +66,23 @@ impl Operator for Values {
         Vec::new()
     }
 }
+
+/// Rows that belong to the statement's text.
+#[derive(Debug)]
+pub(in crate::execution::short_plans) struct KeptRows {
+    pub rows: RecordBatch,
+}
+
+impl Operator for KeptRows {
+    fn run(&self, _run: &mut Run<'_>) -> Rows {
+        Ok(self.rows.clone())
+    }
+
+    fn text(&self) -> String {
+        format!("Values: {} rows", self.rows.num_rows())
+    }
+
+    fn inputs(&self) -> Vec<&Node> {
+        Vec::new()
+    }
+}

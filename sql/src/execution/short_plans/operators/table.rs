@@ -197,6 +197,8 @@ pub(in crate::execution::short_plans) struct SmallTable {
 impl SmallTable {
     /// A table with more rows is not small.
     pub const ROWS_MAX: usize = 256;
+    /// Rows that were added after a merge are a unit of their own.
+    const UNITS_MAX: usize = 4;
 }
 
 impl Operator for SmallTable {
@@ -208,7 +210,7 @@ impl Operator for SmallTable {
             return Err(Stop::Undecided);
         }
         let scan = run.statement.scan(&stored.table, stored.request())?;
-        if scan.units() > 1 {
+        if scan.units() > Self::UNITS_MAX {
             // Many rows were added since the plan was made.
             return Err(Stop::Undecided);
         }
