@@ -34,7 +34,7 @@ pub(super) async fn plan(
         .filter(|p| table.columns[*p].identity.is_none() && written[*p].is_some())
         .collect();
     let parsed = needed.iter().filter_map(|p| written[*p].take()).collect();
-    let planned = plan_scalars(context, parsed, "DEFAULT").await?;
+    let planned = plan_scalars(context, None, parsed, "DEFAULT").await?;
     let mut by_position: Vec<Option<Expr>> = vec![None; table.columns.len()];
     for (position, expr) in needed.into_iter().zip(planned) {
         let column = &table.columns[position];

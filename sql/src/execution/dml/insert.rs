@@ -24,7 +24,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use strandline_base::{Error, Result, SqlState};
 use strandline_engine::catalog::ColumnDef;
-use strandline_semantics::sql::walk::any_expression;
 
 /// Plans an INSERT with its WITH clause.
 pub(super) async fn plan(
@@ -207,17 +206,16 @@ impl Source {
                 values: Vec::new(),
             });
         };
-        let reads_with = with.is_some() && any_expression(query, is_subquery);
-        if !reads_with && let Some(rows) = long_values::plain_rows(query) {
+        if let Some(rows) = long_values::plain_rows(query) {
             if with.is_some() {
-                // What WITH has must be right, although nothing names it.
+                // What WITH has must be right, also if nothing names it.
                 let null = ast::SelectItem::UnnamedExpr(ast::Expr::value(ast::Value::Null));
                 let alone = select(with, vec![null], Vec::new(), None);
                 Box::pin(context.plan_query(&alone)).await?;
             }
             let columns_for = |width| columns_for(target, listed, width);
             let (values, columns) = Values::read(target, rows, columns_for)?;
-            return values.into_source(context, target, columns).await;
+            return values.into_source(context, target, columns, with).await;
         }
         let mut query = query.as_ref().clone();
         add_with(&mut query, with);
@@ -250,13 +248,6 @@ impl Source {
             values,
         })
     }
-}
-
-fn is_subquery(expr: &ast::Expr) -> bool {
-    matches!(
-        expr,
-        ast::Expr::Subquery(_) | ast::Expr::Exists { .. } | ast::Expr::InSubquery { .. }
-    )
 }
 
 /// The select list of a query, below ORDER BY, LIMIT and DISTINCT.

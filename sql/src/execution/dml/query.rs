@@ -150,9 +150,10 @@ fn not_scalar(plan: &LogicalPlan, place: &str) -> Error {
     }
 }
 
-/// `SELECT expr` without FROM, one per expression.
+/// `WITH with SELECT expr` without FROM, one per expression.
 pub(super) async fn plan_scalars(
     context: &StatementContext,
+    with: Option<&ast::With>,
     exprs: Vec<ast::Expr>,
     place: &str,
 ) -> Result<Vec<Expr>> {
@@ -164,7 +165,7 @@ pub(super) async fn plan_scalars(
         .enumerate()
         .map(|(n, e)| numbered(n, e))
         .collect();
-    let planned = plan_select(context, &select(None, items, Vec::new(), None), place).await?;
+    let planned = plan_select(context, &select(with, items, Vec::new(), None), place).await?;
     Ok(planned.exprs.into_iter().map(strip_alias).collect())
 }
 

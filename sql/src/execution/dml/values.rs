@@ -165,14 +165,15 @@ impl Values {
         Ok(Some(literals.collect()))
     }
 
-    /// The rows as a plan.
+    /// The rows as a plan. Subqueries in them see what `with` has.
     pub async fn into_source(
         mut self,
         context: &StatementContext,
         target: &Target,
         columns: Vec<usize>,
+        with: Option<&ast::With>,
     ) -> Result<Source> {
-        let mut computed = Computed::plan(context, target, &mut self, &columns).await?;
+        let mut computed = Computed::plan(context, target, &mut self, &columns, with).await?;
         if let Some(error) = self.refused {
             return Err(error);
         }
@@ -265,6 +266,7 @@ impl Computed {
         target: &Target,
         values: &mut Values,
         columns: &[usize],
+        with: Option<&ast::With>,
     ) -> Result<Self> {
         let mut places = Vec::new();
         let mut written = Vec::new();
@@ -274,7 +276,7 @@ impl Computed {
                 written.push(*expr);
             }
         }
-        let planned = plan_scalars(context, written, "VALUES").await?;
+        let planned = plan_scalars(context, with, written, "VALUES").await?;
         let mut cells = Vec::with_capacity(places.len());
         let mut subqueries = Vec::new();
         for ((i, row), expr) in places.into_iter().zip(planned) {
