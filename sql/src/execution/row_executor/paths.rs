@@ -3,7 +3,7 @@
 use super::conditions::{Condition, RowTest, Test};
 use super::source::Source;
 use super::value::{is_integer, is_key_type};
-use strandline_base::ColumnId;
+use strandline_base::{ColumnId, SqlType};
 use strandline_engine::catalog::TableDef;
 use strandline_engine::catalog::index::{
     IndexDef, IndexId, IndexMethod, IndexPart, IndexState, IndexValue,
