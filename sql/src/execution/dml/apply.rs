@@ -1,10 +1,10 @@
 //! Applying batches of computed rows through the engine.
 //!
 //! An [`Applier`] is the state of one change while its input streams by: the rows that its
-//! statement has changed, the keys that it has inserted, the rows that wait to be inserted. For each batch it
-//! chooses the action of each row, checks the constraints of the new rows, writes them, and returns
-//! the changed rows. Applying is safe while the input is still being scanned, because the engine
-//! hides a statement's own writes from it.
+//! statement has changed, the keys that it has inserted, the rows that wait to be inserted. For
+//! each batch it chooses the action of each row, checks the constraints of the new rows, writes
+//! them, and returns the changed rows. Applying is safe while the input is still being scanned,
+//! because the engine hides a statement's own writes from it.
 
 use super::failing_row;
 use super::keys::InsertedKeys;
