@@ -50,10 +50,7 @@ impl Operator for Widen {
             let places = lexsort_to_indices(&by.collect::<Vec<_>>(), None)?;
             rows = taken(&rows, &places)?;
         }
-        Ok(self
-            .widen
-            .extend(run.statement, &rows)
-            .map_err(Stop::from)?)
+        self.widen.extend(run.statement, &rows).map_err(Stop::from)
     }
 
     fn text(&self) -> String {
