@@ -95,8 +95,7 @@ impl Session {
         cancel.start();
         let timeout = self.settings.statement_timeout;
         let _timer = timeout.map(|t| Timer::start(self.shared.threads(), cancel.clone(), t));
-        let again = transaction.options().isolation == Isolation::ReadCommitted
-            && transaction.conflicts() == ConflictPolicy::Wait
+        let again = looks_again(transaction)
             && !matches!(work, Work::Copy(parsed) if copy::takes_from_client(parsed));
         let mut tries = 1;
         loop {
@@ -363,6 +362,12 @@ async fn gathered(
         rows.push(batch).map_err(convert)?;
     }
     Ok((schema, rows.into_batches()))
+}
+
+/// Whether a statement that meets a newer committed version runs again.
+pub(super) fn looks_again(transaction: &Transaction) -> bool {
+    transaction.options().isolation == Isolation::ReadCommitted
+        && transaction.conflicts() == ConflictPolicy::Wait
 }
 
 /// Whether a statement failed on a newer version of a row, so that it may run again.

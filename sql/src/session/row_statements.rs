@@ -7,7 +7,7 @@
 //! future that could also plan a query costs more to make and to poll than such a statement.
 
 use super::Session;
-use super::execute::is_conflict;
+use super::execute::{is_conflict, looks_again};
 use super::outcome::Output;
 use super::prepared::PreparedStatement;
 use super::short_statements::ShortRun;
@@ -23,7 +23,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlType};
 use strandline_engine::catalog::Catalog;
-use strandline_engine::{ConflictPolicy, Isolation, Savepoint, Transaction};
+use strandline_engine::{Savepoint, Transaction};
 
 /// How often a statement starts over for other transactions' commits before the full path takes it.
 const MAX_TRIES: usize = 100;
@@ -419,12 +419,6 @@ impl Session {
         modes.speculative &= !reads;
         Ok(Some((self.begin_engine(modes)?, None)))
     }
-}
-
-/// Whether a statement that meets a newer committed version runs again.
-pub(super) fn looks_again(transaction: &Transaction) -> bool {
-    transaction.options().isolation == Isolation::ReadCommitted
-        && transaction.conflicts() == ConflictPolicy::Wait
 }
 
 /// What a client gets; None: the full path decides.

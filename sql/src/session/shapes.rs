@@ -20,27 +20,12 @@ use crate::planning::context::StatementContext;
 use crate::runtime::blocking::wait;
 use crate::runtime::stack_growth::with_room;
 use crate::statements::plan_cache::{KnownShape, Shape, ShapeValues, TypedPlan, of_shape};
-use crate::statements::with_changes;
 use crate::values::parameter_value::of_type;
 use datafusion::scalar::ScalarValue;
-use datafusion::sql::sqlparser::ast::{SetExpr, Statement as Parsed};
 use std::borrow::Cow;
 use std::sync::Arc;
 use strandline_base::SqlType;
 use strandline_engine::catalog::Catalog;
-
-/// Whether a statement is planned by its shape: a query without changes in its WITH, an UPDATE, or
-/// a DELETE. The plans of these show all that the statement says, so that they can be compared.
-pub(super) fn has_shape(statement: &Parsed) -> bool {
-    match statement {
-        Parsed::Query(query) => {
-            !with_changes::has_parts(query)
-                && !matches!(*query.body, SetExpr::Insert(_) | SetExpr::Merge(_))
-        }
-        Parsed::Update(_) | Parsed::Delete(_) => true,
-        _ => false,
-    }
-}
 
 impl Session {
     /// The short plan of a statement for values that are read as literals. It is made at the second

@@ -8,14 +8,12 @@
 //! [`shapes`]: super::shapes
 
 use super::Session;
-use super::execute::dml_summary;
+use super::execute::{dml_summary, looks_again};
 use super::outcome::Output;
 use super::prepared::PreparedStatement;
-use super::row_statements::looks_again;
-use super::shapes::has_shape;
 use crate::execution::short_plans::{Answer, Inputs, ShortPlan};
 use crate::parse::params;
-use crate::statements::plan_cache::Sought;
+use crate::statements::plan_cache::{Sought, has_shape};
 use datafusion::scalar::ScalarValue;
 use std::borrow::Cow;
 use std::sync::Arc;

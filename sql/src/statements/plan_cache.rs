@@ -23,7 +23,7 @@
 mod shape;
 mod short;
 
-pub(crate) use shape::{KnownShape, Shape, ShapeValues, TypedPlan, of_shape};
+pub(crate) use shape::{KnownShape, Shape, ShapeValues, TypedPlan, has_shape, of_shape};
 pub(crate) use short::{Sought, of_statement};
 
 use crate::catalogs::pg_catalog::{self, display};

@@ -13,6 +13,7 @@ use crate::planning::context::StatementContext;
 use crate::planning::template::Template;
 use crate::statements::data_statement::DataStatement;
 use crate::statements::roles;
+use crate::statements::with_changes;
 use datafusion::arrow::datatypes::Schema;
 use datafusion::common::Result as PlanResult;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -64,6 +65,22 @@ pub(crate) struct ShapeValues<'a> {
     /// whether the columns of the result are those of the statement with literals, which may never
     /// be NULL; else those of the statement with parameters, as for a kept plan
     pub are_literals: bool,
+}
+
+/// Whether a statement is planned by its shape: a query without changes in its WITH, an UPDATE, or
+/// a DELETE. The plans of these show all that the statement says, so that they can be compared.
+pub(crate) fn has_shape(statement: &ast::Statement) -> bool {
+    match statement {
+        ast::Statement::Query(query) => {
+            !with_changes::has_parts(query)
+                && !matches!(
+                    *query.body,
+                    ast::SetExpr::Insert(_) | ast::SetExpr::Merge(_)
+                )
+        }
+        ast::Statement::Update(_) | ast::Statement::Delete(_) => true,
+        _ => false,
+    }
 }
 
 /// The short plan of a query, an UPDATE or a DELETE for all values of these types; None: there is
