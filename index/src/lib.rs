@@ -1,8 +1,7 @@
-//! Keys → row ids. [`AccessMethod`] is the interface of an index. There are two methods, both
-//! memory-resident and rebuilt at open: [`MemoryIndex`], a [`HashIndex`] of all entries with
-//! [`KeySequences`] as a short cut, and [`OrderedIndex`], a B-link tree. [`UnusableIndex`] takes
-//! the place of an index that could not be built. Methods on a device take their places behind the
-//! same trait.
+//! Keys → row ids. [`AccessMethod`] is the interface of an index. Two methods are memory-resident
+//! and rebuilt at open: [`MemoryIndex`], a [`HashIndex`] of all entries with [`KeySequences`] as a
+//! short cut, and [`OrderedIndex`], a B-link tree. [`PagedIndex`] is a B-tree on the pages of a
+//! file. [`UnusableIndex`] takes the place of an index that could not be built.
 //!
 //! Rooms, lowest first; a room imports only from rooms above it in this table:
 //!
@@ -12,7 +11,7 @@
 //! | `access_method` | the interface of an index |
 //! | `hash_index`, `row_keys` | entries by hash; entries of rows that change their keys |
 //! | `ordered_key` | keys as bytes that are ordered as their values |
-//! | `memory_index`, `ordered_index`, `unusable_index` | the access methods |
+//! | `memory_index`, `ordered_index`, `search_tree`, `unusable_index` | the access methods |
 
 mod access_method;
 mod hash_index;
@@ -21,6 +20,7 @@ mod memory_index;
 mod ordered_index;
 mod ordered_key;
 mod row_keys;
+mod search_tree;
 mod sequences;
 mod unusable_index;
 
@@ -33,5 +33,6 @@ pub use memory_index::MemoryIndex;
 pub use ordered_index::OrderedIndex;
 pub use ordered_key::{OrderedKeys, PartOrder};
 pub use row_keys::RowKeys;
+pub use search_tree::{NODE_BYTES_MIN, OldestSnapshot, PagedIndex, PagedIndexSettings};
 pub use sequences::{KeySequence, KeySequences, integer_key};
 pub use unusable_index::UnusableIndex;

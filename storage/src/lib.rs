@@ -16,6 +16,7 @@ pub mod file;
 mod frame;
 pub mod kept_log;
 pub mod manifest;
+pub mod pages;
 pub mod pool;
 pub mod run;
 mod stream;
