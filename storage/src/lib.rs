@@ -16,7 +16,6 @@ pub mod file;
 mod frame;
 pub mod kept_log;
 pub mod manifest;
-pub mod pages;
 pub mod pool;
 pub mod run;
 mod stream;

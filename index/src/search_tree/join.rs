@@ -27,7 +27,7 @@ impl<K: Kind> Tree<K> {
     /// Joins the node of `level` that covers `key` with a neighbour if they are small. The caller
     /// holds no latch. A join that fails has changed nothing, and the next removal tries again.
     pub fn try_join(&self, level: u8, key: &[u8]) {
-        let _ = self.join(level, key);
+        while matches!(self.join(level, key), Ok(true)) {}
     }
 
     /// [`Tree::try_join`]; returns whether nodes were joined.

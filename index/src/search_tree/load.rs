@@ -1,7 +1,7 @@
 //! Adds many entries: they are collected, sorted and added in order, leaf by leaf.
 //!
 //! A leaf and the sorted entries that it covers become full leaves, nine tenths each, of which the
-//! first stays on the leaf's page: up to [`CHANGE_PAGES`] pages in one change. If few entries belong
+//! first stays on the leaf's page: about [`CHANGE_PAGES`] pages in one change. If few entries belong
 //! to a leaf they are added to it one by one, in one change. An empty tree is thus built from left
 //! to right, its pages are allocated in order, and each is written to the log once, as an image; the
 //! last one of a change is filled up by the next change.
@@ -24,8 +24,10 @@ use strandline_storage::pages::{PageChange, PageNumber};
 const RUN_ENTRIES: usize = if cfg!(test) { 1000 } else { 1 << 20 };
 /// The maximum bytes of these entries.
 const RUN_BYTES: usize = 48 << 20;
-/// The maximum number of leaves that one change writes.
+/// The leaves that one change fills.
 const CHANGE_PAGES: usize = 16;
+/// The leaves that are filled while the root is a leaf: their fences must fit into the root.
+const FIRST_PAGES: usize = 2;
 /// Entries are added one by one if the leaf has more than this many times as many.
 const INSERT_RATIO: usize = 4;
 
@@ -253,7 +255,12 @@ impl<K: Kind> Tree<K> {
         let leaf = self.latched(change, number)?;
         let frame = leaf.frame(K::ID);
         let old = leaf.entries().map_err(|d| self.damaged(number, d))?;
-        let budget = CHANGE_PAGES * (self.node_bytes() / 10 * 9);
+        let pages = if number == ROOT {
+            FIRST_PAGES
+        } else {
+            CHANGE_PAGES
+        };
+        let budget = pages * (self.node_bytes() / 10 * 9);
         let (mut size, mut entered) = (frame.size(&old, 0..old.len()), 0);
         for entry in entries {
             size += entry.len() + node::ENTRY_OVERHEAD;

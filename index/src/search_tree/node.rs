@@ -452,10 +452,13 @@ pub(super) fn insert(body: &mut [u8], kind: u8, at: usize, entry: &[u8], tail: T
     if slots_end + ENTRY_OVERHEAD + rest.len() + tail.size() > cells {
         return Ok(false);
     }
+    let behind = Damage("an entry's position is behind the last one");
+    if at > count {
+        return Err(behind);
+    }
     let begin = put_cell(body, cells, rest, tail)?;
     let slot = slots_end - 2 * count + 2 * at;
-    let moved = body.get_mut(slot..slots_end + 2);
-    let moved = moved.ok_or(Damage("an entry's position is behind the last one"))?;
+    let moved = body.get_mut(slot..slots_end + 2).ok_or(behind)?;
     moved.rotate_right(2);
     put_u16(body, slot, begin)?;
     put_u16(body, 8, count + 1)?;

@@ -20,7 +20,7 @@ pub struct Tested {
     pub index: PagedIndex,
     pub memory: Arc<Counter>,
     oldest: Arc<AtomicU64>,
-    node_bytes: usize,
+    pub node_bytes: usize,
 }
 
 pub fn settings(node_bytes: usize, oldest: &Arc<AtomicU64>) -> PagedIndexSettings {
