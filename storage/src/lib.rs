@@ -10,12 +10,14 @@
 //! | `frame`, `version` | the frame around a record of a stream; the version of a file |
 //! | `stream` | streams of frames, read back |
 //! | `manifest`, `wal`, `kept_log` | the files of the database; the log; what one table needs |
+//! | `pages` | pages that are overwritten in place, logged and cached |
 //! | `tiers` | the two directories of a database |
 
 pub mod file;
 mod frame;
 pub mod kept_log;
 pub mod manifest;
+pub mod pages;
 pub mod pool;
 pub mod run;
 mod stream;

@@ -1,0 +1,191 @@
+//! One page file on the device: its handle, its space, and whether it can be trusted.
+
+use std::sync::Arc;
+
+use strandline_base::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
+use strandline_base::{Error, ErrorKind, Result, SqlState};
+use strandline_device::{Device, File, path_of};
+
+use super::header::{PAGE_BYTES, PageImage, decode, encode};
+use super::space::Space;
+use super::{PageFileId, PageId, PageNumber};
+
+/// A file grows by an eighth, but at least by these pages,
+const GROWN_PAGES_MIN: u64 = 8;
+/// and at most by these.
+const GROWN_PAGES_MAX: u64 = 512;
+
+/// The name of page file `id`.
+pub fn page_file_name(id: PageFileId) -> String {
+    format!("pages-{:08x}", id.0)
+}
+
+/// The number in a page file's name; None for other names.
+pub fn page_file_id(name: &str) -> Option<PageFileId> {
+    let digits = name.strip_prefix("pages-").filter(|d| d.len() == 8)?;
+    u32::from_str_radix(digits, 16).ok().map(PageFileId)
+}
+
+/// An open page file.
+#[derive(Debug)]
+pub(super) struct PageFile {
+    pub id: PageFileId,
+    database_id: u128,
+    /// directory and name, for messages
+    path: String,
+    file: Arc<dyn File>,
+    has_failed: AtomicBool,
+    failure: Mutex<Option<Error>>,
+    /// pages were written since the last sync began
+    is_unsynced: AtomicBool,
+    /// the file's length in bytes
+    len: AtomicU64,
+    /// held while the file grows
+    growth: Mutex<()>,
+    /// None until the map is read
+    pub space: Mutex<Option<Space>>,
+}
+
+impl PageFile {
+    pub fn of(
+        device: &dyn Device,
+        database_id: u128,
+        id: PageFileId,
+        file: Arc<dyn File>,
+    ) -> Result<Self> {
+        Ok(Self {
+            id,
+            database_id,
+            path: path_of(device, &page_file_name(id)),
+            len: AtomicU64::new(file.len()?),
+            file,
+            has_failed: AtomicBool::new(false),
+            failure: Mutex::new(None),
+            is_unsynced: AtomicBool::new(false),
+            growth: Mutex::new(()),
+            space: Mutex::new(None),
+        })
+    }
+
+    /// File and page, for messages.
+    pub fn place(&self, number: PageNumber) -> String {
+        let offset = offset_of(number);
+        format!("{} page {number} at offset {offset}", self.path)
+    }
+
+    fn page(&self, number: PageNumber) -> PageId {
+        PageId {
+            file: self.id,
+            number,
+        }
+    }
+
+    /// Reads and checks a page.
+    pub fn read_page(&self, number: PageNumber) -> Result<PageImage> {
+        self.check_usable()?;
+        let place = || self.place(number);
+        let mut bytes = vec![0; PAGE_BYTES];
+        let read = self.file.read_exact_at(&mut bytes, offset_of(number));
+        read.map_err(|e| e.context(place()))?;
+        decode(self.database_id, self.page(number), &bytes, &place())
+    }
+
+    /// Writes a page, whose record is durable in the log.
+    pub fn write_page(&self, number: PageNumber, image: &PageImage) -> Result<()> {
+        self.check_usable()?;
+        let bytes = encode(self.database_id, self.page(number), image);
+        let written = self.file.write_all_at(&bytes, offset_of(number));
+        self.is_unsynced.store(true, Ordering::Release);
+        self.len
+            .fetch_max(offset_of(number) + PAGE_BYTES as u64, Ordering::Relaxed);
+        written.map_err(|e| e.context(self.place(number)))
+    }
+
+    /// Makes the pages durable that were written before the call. After a failure the file is
+    /// closed.
+    pub fn sync(&self) -> Result<()> {
+        self.check_usable()?;
+        if !self.is_unsynced.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let Err(cause) = self.file.sync() else {
+            return Ok(());
+        };
+        let failure = Error::new(
+            ErrorKind::Closed,
+            SqlState::IO_ERROR,
+            format!(
+                "{} is closed since its pages could not be stored: {cause}",
+                self.path
+            ),
+        );
+        self.fail(failure.with_hint(
+            "Check the device, then close and reopen the database: it repairs the file from the \
+             log.",
+        ));
+        self.check_usable()
+    }
+
+    /// Gives the page `number` its space.
+    ///
+    /// # Errors
+    /// 53100 if there is none; then the file is as it was.
+    pub fn grow_for(&self, number: PageNumber) -> Result<()> {
+        let needed = offset_of(number) + PAGE_BYTES as u64;
+        if self.len.load(Ordering::Relaxed) >= needed {
+            return Ok(());
+        }
+        let _growth = self.growth.lock();
+        let len = self.len.load(Ordering::Relaxed);
+        if len >= needed {
+            return Ok(());
+        }
+        let page = PAGE_BYTES as u64;
+        let grown = (len / 8 / page).clamp(GROWN_PAGES_MIN, GROWN_PAGES_MAX) * page;
+        let wanted = needed.max(len.next_multiple_of(page) + grown);
+        // Near the end of the space one page may still fit.
+        let given = match self.file.set_len(wanted) {
+            Ok(()) => wanted,
+            Err(_) => self.file.set_len(needed).map(|()| needed)?,
+        };
+        self.is_unsynced.store(true, Ordering::Release);
+        self.len.fetch_max(given, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Closes the file: every later use gives `failure`, or an earlier one.
+    pub fn fail(&self, failure: Error) {
+        self.failure.lock().get_or_insert(failure);
+        self.has_failed.store(true, Ordering::Release);
+    }
+
+    /// Whether the file is closed.
+    pub fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Acquire)
+    }
+
+    /// The failure that has closed the file.
+    pub fn check_usable(&self) -> Result<()> {
+        if !self.has_failed() {
+            return Ok(());
+        }
+        self.failure.lock().clone().map_or(Ok(()), Err)
+    }
+
+    /// The error of a file that is dropped.
+    pub fn dropped(&self) -> Error {
+        Error::invalid(
+            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+            format!("{} was dropped", self.path),
+        )
+    }
+
+    /// The file's length in pages.
+    pub fn pages(&self) -> u64 {
+        self.len.load(Ordering::Relaxed) / PAGE_BYTES as u64
+    }
+}
+
+fn offset_of(number: PageNumber) -> u64 {
+    u64::from(number.0) * PAGE_BYTES as u64
+}

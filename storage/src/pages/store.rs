@@ -1,0 +1,355 @@
+//! The page store: files, the frame table, reads and checkpoints.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use strandline_base::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, RwLock};
+use strandline_base::{Error, Result, SqlState};
+use strandline_device::{Device, Tier};
+
+use super::change::PageChange;
+use super::file::{PageFile, page_file_name};
+use super::frame::{Frame, PageRead};
+use super::header::{PAGE_BYTES, PageImage};
+use super::space::{self, Space};
+use super::{Access, PageFileId, PageId, PageLog, PageNumber, PageSettings};
+use crate::wal::Lsn;
+
+/// Parts of the frame table, each under its own lock.
+const SHARDS: usize = 16;
+/// The smallest budget, in pages.
+const FRAMES_MIN: usize = 4;
+/// The boundary before the first commit or checkpoint.
+pub(super) const UNSET: u64 = u64::MAX;
+
+type Shard = Mutex<HashMap<PageId, Arc<Frame>>>;
+
+/// Counts since the start, for inspection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PageStats {
+    /// pages in memory
+    pub frames: usize,
+    /// pages that memory may hold
+    pub frames_max: usize,
+    /// pages read from their files
+    pub reads: u64,
+    /// pages written to their files
+    pub writes: u64,
+}
+
+/// The pages of one database.
+#[derive(Debug)]
+pub struct PageStore {
+    pub(super) device: Arc<dyn Device>,
+    pub(super) log: Arc<dyn PageLog>,
+    settings: PageSettings,
+    files: RwLock<HashMap<PageFileId, Arc<PageFile>>>,
+    shards: Vec<Shard>,
+    /// the clock: every frame of the table, and frames that have left it
+    pub(super) ring: Mutex<VecDeque<Arc<Frame>>>,
+    /// frames in the table
+    pub(super) frames: AtomicUsize,
+    pub(super) frames_max: usize,
+    reads: AtomicU64,
+    writes: AtomicU64,
+    /// held shared from a commit's append to its last new frame (invariant 7)
+    pub(super) gate: RwLock<()>,
+    /// pages with an LSN up to this one are logged as full images
+    pub(super) boundary: AtomicU64,
+    checkpointing: Mutex<()>,
+}
+
+impl PageStore {
+    /// A store without files.
+    pub fn new(
+        device: Arc<dyn Device>,
+        log: Arc<dyn PageLog>,
+        settings: PageSettings,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            device,
+            log,
+            frames_max: (settings.budget_bytes / PAGE_BYTES).max(FRAMES_MIN),
+            settings,
+            files: RwLock::new(HashMap::new()),
+            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            ring: Mutex::new(VecDeque::new()),
+            frames: AtomicUsize::new(0),
+            reads: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
+            gate: RwLock::new(()),
+            boundary: AtomicU64::new(UNSET),
+            checkpointing: Mutex::new(()),
+        })
+    }
+
+    /// Creates and opens a file without pages. On return it is durable with its name.
+    ///
+    /// # Errors
+    /// Those of the device; then the file is removed, or it is left for the caller to remove at
+    /// the next opening.
+    pub fn create_file(&self, id: PageFileId) -> Result<()> {
+        let name = page_file_name(id);
+        let file = self.device.create_on(Tier::Capacity, &name)?;
+        let created = (|| -> Result<PageFile> {
+            let file = PageFile::of(&*self.device, self.settings.database_id, id, file)?;
+            let mut map = PageImage::zeroed();
+            space::set_map_pages(&mut map.body, 1);
+            space::set_used(&mut map.body, 0, true);
+            file.grow_for(PageNumber(0))?;
+            file.write_page(PageNumber(0), &map)?;
+            file.sync()?;
+            self.device.sync_directory()?;
+            Ok(file)
+        })();
+        match created {
+            Ok(file) => {
+                self.files.write().insert(id, Arc::new(file));
+                Ok(())
+            }
+            Err(e) => {
+                // If that fails too, the next opening removes the file.
+                let _ = self.device.remove(&name);
+                Err(e.context(format!("cannot create \"{name}\"")))
+            }
+        }
+    }
+
+    /// Opens an existing file. Nothing of it is read before redo has ended or a page is asked for.
+    ///
+    /// # Errors
+    /// 58P01 if there is no such file.
+    pub fn open_file(&self, id: PageFileId) -> Result<()> {
+        let file = self.device.open(&page_file_name(id))?;
+        let file = PageFile::of(&*self.device, self.settings.database_id, id, file)?;
+        self.files.write().insert(id, Arc::new(file));
+        Ok(())
+    }
+
+    /// Closes and removes a file. Its name is gone for good after the device's next
+    /// `sync_directory`.
+    ///
+    /// # Errors
+    /// Those of the device; the file is closed all the same.
+    pub fn drop_file(&self, id: PageFileId) -> Result<()> {
+        if let Some(file) = self.files.write().remove(&id) {
+            file.fail(file.dropped());
+            for shard in &self.shards {
+                let mut shard = shard.lock();
+                let before = shard.len();
+                shard.retain(|page, _| page.file != id);
+                self.frames
+                    .fetch_sub(before - shard.len(), Ordering::Relaxed);
+            }
+            self.ring.lock().retain(|frame| frame.id.file != id);
+        }
+        self.device.remove(&page_file_name(id))
+    }
+
+    /// The ids of the open files.
+    pub fn files(&self) -> Vec<PageFileId> {
+        let mut ids: Vec<PageFileId> = self.files.read().keys().copied().collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// Whether the file is open and was not closed by a failure.
+    ///
+    /// # Errors
+    /// The failure.
+    pub fn check_usable(&self, id: PageFileId) -> Result<()> {
+        self.file(id)?.check_usable()
+    }
+
+    pub(super) fn file(&self, id: PageFileId) -> Result<Arc<PageFile>> {
+        let file = self.files.read().get(&id).map(Arc::clone);
+        file.ok_or_else(|| {
+            let name = page_file_name(id);
+            Error::invalid(
+                SqlState::UNDEFINED_FILE,
+                format!("page file \"{name}\" is not open"),
+            )
+        })
+    }
+
+    /// The page under a shared latch.
+    ///
+    /// # Errors
+    /// XX001 with file and page for damage, 58030 if the page cannot be read; the errors of writing
+    /// another page that has to make room.
+    pub fn read(&self, file: PageFileId, number: PageNumber, access: Access) -> Result<PageRead> {
+        loop {
+            let frame = self.frame(PageId { file, number }, access)?;
+            if let Some(image) = frame.latch_shared() {
+                let read = PageRead::of(frame, image);
+                return Ok(read);
+            }
+            self.forget(&frame);
+        }
+    }
+
+    /// Begins a change of pages of `file`.
+    pub fn begin(self: &Arc<Self>, file: PageFileId) -> PageChange {
+        PageChange::new(Arc::clone(self), self.file(file))
+    }
+
+    /// Counts since the start.
+    pub fn stats(&self) -> PageStats {
+        PageStats {
+            frames: self.frames.load(Ordering::Relaxed),
+            frames_max: self.frames_max,
+            reads: self.reads.load(Ordering::Relaxed),
+            writes: self.writes.load(Ordering::Relaxed),
+        }
+    }
+
+    fn shard(&self, id: PageId) -> &Shard {
+        let hash = (id.file.0 ^ id.number.0.rotate_left(16)).wrapping_mul(0x9e37_79b9) >> 16;
+        &self.shards[hash as usize % SHARDS]
+    }
+
+    /// The frame in the table, if there is one.
+    pub(super) fn cached(&self, id: PageId) -> Option<Arc<Frame>> {
+        self.shard(id).lock().get(&id).map(Arc::clone)
+    }
+
+    /// The frame in the table, or a new one in the state *loading* and true.
+    pub(super) fn enter(&self, id: PageId, file: &Arc<PageFile>) -> (Arc<Frame>, bool) {
+        let mut shard = self.shard(id).lock();
+        if let Some(frame) = shard.get(&id) {
+            return (Arc::clone(frame), false);
+        }
+        let frame = Arc::new(Frame::loading(id, Arc::clone(file)));
+        shard.insert(id, Arc::clone(&frame));
+        self.frames.fetch_add(1, Ordering::Relaxed);
+        (frame, true)
+    }
+
+    /// Takes a frame that is gone out of the table.
+    pub(super) fn forget(&self, frame: &Arc<Frame>) {
+        let mut shard = self.shard(frame.id).lock();
+        let is_there = shard
+            .get(&frame.id)
+            .is_some_and(|there| Arc::ptr_eq(there, frame));
+        if is_there {
+            shard.remove(&frame.id);
+            self.frames.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The frame of a page, which is read if it is not in memory.
+    pub(super) fn frame(&self, id: PageId, access: Access) -> Result<Arc<Frame>> {
+        let found = self.cached(id);
+        let frame = match found {
+            Some(frame) => frame,
+            None => {
+                let file = self.file(id.file)?;
+                let (frame, is_new) = self.enter(id, &file);
+                if is_new {
+                    return self.load(frame);
+                }
+                frame
+            }
+        };
+        frame.file.check_usable()?;
+        if access == Access::Random {
+            frame.touch();
+        }
+        Ok(frame)
+    }
+
+    fn load(&self, frame: Arc<Frame>) -> Result<Arc<Frame>> {
+        let image = self
+            .make_room()
+            .and_then(|()| frame.file.read_page(frame.id.number));
+        match image {
+            Ok(image) => {
+                self.reads.fetch_add(1, Ordering::Relaxed);
+                frame.fill(image);
+                self.ring.lock().push_back(Arc::clone(&frame));
+                Ok(frame)
+            }
+            Err(e) => {
+                frame.fail();
+                self.forget(&frame);
+                Err(e)
+            }
+        }
+    }
+
+    /// Writes a page to its file if it is dirty, after any write of it that runs.
+    pub(super) fn store(&self, frame: &Frame) -> Result<()> {
+        frame.file.check_usable()?;
+        let Some(image) = frame.begin_store() else {
+            return Ok(());
+        };
+        let stored = self
+            .log
+            .make_durable(image.lsn)
+            .and_then(|()| frame.file.write_page(frame.id.number, &image));
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        frame.end_store(stored.is_err());
+        stored
+    }
+
+    /// Reads the map of `file` unless it is known.
+    pub(super) fn load_space(&self, file: &Arc<PageFile>) -> Result<()> {
+        // No change ends while the space is unknown, so the pages read belong together.
+        if file.space.lock().is_some() {
+            return Ok(());
+        }
+        let mut space = Space::default();
+        let first = self.read(file.id, PageNumber(0), Access::Random)?;
+        let maps = space::map_pages(&first);
+        if maps == 0 || !space::is_used(&first, 0) {
+            let what = "page 0 is not the first page of a space map";
+            return Err(Error::corrupt(file.place(PageNumber(0)), what));
+        }
+        space.add_map(0, &first);
+        drop(first);
+        for map in (1..maps).map(|k| k * space::MAPPED_PAGES) {
+            let page = self.read(file.id, PageNumber(map), Access::Random)?;
+            space.add_map(map, &page);
+        }
+        file.space.lock().get_or_insert(space);
+        Ok(())
+    }
+
+    /// Writes the pages that are dirty when it begins, syncs the files, and returns the position
+    /// from which redo must begin. Changes go on meanwhile.
+    ///
+    /// # Errors
+    /// Those of the log and of the files; then the position of the last success holds.
+    pub fn checkpoint(&self) -> Result<Lsn> {
+        let _checkpointing = self.checkpointing.lock();
+        let begin = {
+            let _gate = self.gate.write();
+            let begin = self.log.end();
+            self.boundary.store(begin.0, Ordering::Release);
+            begin
+        };
+        let mut dirty: Vec<(Arc<Frame>, Lsn)> = Vec::new();
+        for shard in &self.shards {
+            let frames: Vec<Arc<Frame>> = shard.lock().values().map(Arc::clone).collect();
+            dirty.extend(frames.into_iter().filter_map(|frame| {
+                let lsn = frame.dirty_lsn()?;
+                Some((frame, lsn))
+            }));
+        }
+        if let Some(lsn) = dirty.iter().map(|(_, lsn)| *lsn).max() {
+            self.log.make_durable(lsn)?;
+        }
+        dirty.sort_unstable_by_key(|(frame, _)| frame.id);
+        for (frame, _) in &dirty {
+            // A dropped file's pages are needed no more.
+            if self.files.read().contains_key(&frame.id.file) {
+                self.store(frame)?;
+            }
+        }
+        let files: Vec<Arc<PageFile>> = self.files.read().values().map(Arc::clone).collect();
+        for file in files {
+            file.sync()?;
+        }
+        Ok(begin)
+    }
+}
