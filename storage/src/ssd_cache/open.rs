@@ -137,7 +137,7 @@ impl SsdCache {
             Err(error)
                 if error.kind() == ErrorKind::Corrupt
                     && self.settings.on_loss == OnLoss::Discard => {}
-            copied => copied?,
+            copied => copied.map_err(cannot_be_emptied)?,
         }
         let files = fresh.iter().map(|victim| victim.block.file);
         self.sync_capacity(files.collect())?;
@@ -349,6 +349,18 @@ impl Remains {
             marker.fresh_files = fresh.map(|listed| listed.block.file).collect();
         }
         marker
+    }
+}
+
+fn cannot_be_emptied(error: Error) -> Error {
+    let error = error.context("the SSD cache cannot be emptied");
+    match error.kind() {
+        // A crash may have torn the slot; the log then has the block.
+        ErrorKind::Corrupt => error.with_hint(
+            "Open the database once in mode `pc`, so that recovery repairs the block and a \
+             checkpoint writes it, then change the mode.",
+        ),
+        _ => error,
     }
 }
 

@@ -52,10 +52,8 @@ impl SsdCache {
         let evicted = self.evict_clean(victims);
         let settled = self.settle(&mut maintenance, false)?;
         let is_cut = self.cut_file()?;
-        let is_cleaned = match self.has_much_to_clean(&self.state.lock()) {
-            true => self.clean(self.settings.batch as usize)? > 0,
-            false => false,
-        };
+        let has_much_to_clean = self.has_much_to_clean(&self.state.lock());
+        let is_cleaned = has_much_to_clean && self.clean(self.settings.batch as usize)? > 0;
         copied?;
         let is_due = self.is_due(&self.state.lock());
         Ok(is_due && (evicted > 0 || settled || is_cut || is_cleaned))
