@@ -232,7 +232,10 @@ impl Remains {
         settings: &Settings,
         head: Head,
     ) -> Result<Option<Error>> {
-        let entries = self.directory.iter().flat_map(|found| found.entries.values());
+        let entries = self
+            .directory
+            .iter()
+            .flat_map(|found| found.entries.values());
         let ends = entries.map(|listed| {
             let slots = slots_for(listed.block.len, head.slot_bytes);
             listed.slot.saturating_add(slots)

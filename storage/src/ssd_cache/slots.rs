@@ -49,11 +49,7 @@ impl SlotFile {
     }
 
     /// Opens an existing file; None if there is none.
-    pub fn existing(
-        device: &dyn Device,
-        identity: u128,
-        slot_bytes: u32,
-    ) -> Result<Option<Self>> {
+    pub fn existing(device: &dyn Device, identity: u128, slot_bytes: u32) -> Result<Option<Self>> {
         match device.list()?.iter().any(|name| name == SLOTS_FILE) {
             true => Self::open(device, identity, slot_bytes).map(Some),
             false => Ok(None),
@@ -91,8 +87,9 @@ impl SlotFile {
     pub fn read(&self, slot: u32, block: BlockKey) -> Result<Vec<u8>> {
         let mut bytes = vec![0; HEADER_BYTES + block.len as usize];
         self.file.read_exact_at(&mut bytes, self.offset(slot))?;
-        let (found, expected) = header(&bytes)
-            .ok_or_else(|| Error::corrupt(self.place(slot), format!("no block where {block} is")))?;
+        let (found, expected) = header(&bytes).ok_or_else(|| {
+            Error::corrupt(self.place(slot), format!("no block where {block} is"))
+        })?;
         if found != block {
             let what = format!("holds {found} where {block} is expected");
             return Err(Error::corrupt(self.place(slot), what));

@@ -74,7 +74,13 @@ impl Machine {
             for n in 0..FILE_BLOCKS {
                 let block = block(file, n);
                 // A longer block has the same bytes, and more.
-                let bytes = content(BlockKey { len: 1_900, ..block }, 0);
+                let bytes = content(
+                    BlockKey {
+                        len: 1_900,
+                        ..block
+                    },
+                    0,
+                );
                 whole[block.offset as usize..][..bytes.len()].copy_from_slice(&bytes);
             }
             handle.write_all_at(&whole, 0).unwrap();

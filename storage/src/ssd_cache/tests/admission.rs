@@ -24,7 +24,10 @@ fn random_blocks_enter_and_sequential_ones_do_not() {
     assert_eq!(versions, [Some(1), Some(2), None, None]);
     let stats = cache.stats();
     assert_eq!((stats.hits, stats.misses), (2, 2));
-    assert_eq!((stats.blocks, stats.fresh_blocks, stats.bypasses), (2, 2, 1));
+    assert_eq!(
+        (stats.blocks, stats.fresh_blocks, stats.bypasses),
+        (2, 2, 1)
+    );
     cache.set_admission(Admission::Nothing);
     assert_eq!(evict_dirty(&cache, block(1, 5), 1), Evicted::Written);
     assert_eq!(evict_dirty(&cache, block(1, 1), 3), Evicted::Cached);
@@ -200,7 +203,9 @@ fn large_blocks_take_adjacent_slots_and_get_them_in_a_full_cache() {
     let evict = || cache.evict(large, &bytes, false, Access::Random).unwrap();
     assert_eq!(evict(), Evicted::Dropped);
     for _ in 0..8 {
-        (0..16).step_by(2).for_each(|n| _ = cached(&cache, block(1, n)));
+        (0..16)
+            .step_by(2)
+            .for_each(|n| _ = cached(&cache, block(1, n)));
         cache.step().unwrap();
         if evict() == Evicted::Cached {
             break;

@@ -24,7 +24,10 @@ fn all_right_or_refused(machine: &Machine, has_fresh: bool, place: &str) -> bool
         Err(error) => {
             let known = [ErrorKind::Corrupt, ErrorKind::Unsupported];
             assert!(known.contains(&error.kind()), "{place}: {error}");
-            assert!(has_fresh || error.kind() == ErrorKind::Unsupported, "{place}: {error}");
+            assert!(
+                has_fresh || error.kind() == ErrorKind::Unsupported,
+                "{place}: {error}"
+            );
             return true;
         }
     };
@@ -150,7 +153,10 @@ fn what_was_fresh_and_is_copied_out_may_be_lost() {
     machine.fast.device().remove(SLOTS_FILE).unwrap();
     machine.fast.device().remove(DIRECTORY_FILE).unwrap();
     let cache = machine.open(8);
-    assert_eq!((cache.stats().replaced, newest(&cache, block(1, 1))), (1, 1));
+    assert_eq!(
+        (cache.stats().replaced, newest(&cache, block(1, 1))),
+        (1, 1)
+    );
 }
 
 #[test]
@@ -171,7 +177,10 @@ fn a_stale_copy_a_foreign_cache_and_a_missing_marker_are_refused() {
         ..settings(8)
     };
     let error = machine.open_with(other).unwrap_err();
-    assert!(error.detail().unwrap().contains("another database"), "{error}");
+    assert!(
+        error.detail().unwrap().contains("another database"),
+        "{error}"
+    );
 
     machine.large.device().remove(MARKER_FILE).unwrap();
     let error = machine.open_with(settings(8)).unwrap_err();

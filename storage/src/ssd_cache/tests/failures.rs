@@ -158,7 +158,11 @@ fn a_full_fast_tier_makes_a_smaller_cache_and_refuses_growth() {
     let machine = Machine::new(1);
     machine.fast.limit_capacity(Some(1_000));
     let error = machine.open_with(settings(8)).unwrap_err();
-    assert_eq!(error.sqlstate(), SqlState::DISK_FULL, "no room for a directory");
+    assert_eq!(
+        error.sqlstate(),
+        SqlState::DISK_FULL,
+        "no room for a directory"
+    );
     machine.fast.limit_capacity(None);
     let cache = machine.open(8);
     evict_dirty(&cache, block(1, 0), 1);
@@ -173,7 +177,9 @@ fn a_full_fast_tier_makes_a_smaller_cache_and_refuses_growth() {
     }
     checkpoint(&cache);
     drop(cache);
-    machine.fast.limit_capacity(Some(machine.fast.used_bytes() + 100_000));
+    machine
+        .fast
+        .limit_capacity(Some(machine.fast.used_bytes() + 100_000));
     let cache = machine.open(1_000);
     assert_eq!(cache.stats().slots, 8);
     assert!((0..20).all(|n| newest(&cache, block(1, n)) == 2));
@@ -188,7 +194,9 @@ fn a_full_capacity_tier_keeps_victims_in_the_cache() {
         evict_dirty(&cache, far(n), 1);
     }
     checkpoint(&cache);
-    machine.large.limit_capacity(Some(machine.large.used_bytes()));
+    machine
+        .large
+        .limit_capacity(Some(machine.large.used_bytes()));
     let error = cache.step().unwrap_err();
     assert_eq!(error.sqlstate(), SqlState::DISK_FULL);
     let bytes = content(far(5), 1);

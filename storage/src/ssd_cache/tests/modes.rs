@@ -48,7 +48,10 @@ fn lazy_cleaning_copies_everything_out_at_a_checkpoint_and_keeps_nothing_over_a_
     assert_eq!(after.directory_writes, 0);
     let next = content(block(1, 0), 3);
     let checkpoint = cache.checkpoint();
-    assert_eq!(checkpoint.write(block(1, 0), &next).unwrap(), Evicted::Written);
+    assert_eq!(
+        checkpoint.write(block(1, 0), &next).unwrap(),
+        Evicted::Written
+    );
     checkpoint.finish().unwrap();
     assert_eq!(cached(&cache, block(1, 0)), Some(3));
     let machine = machine.after_crash(0, 0);
@@ -83,13 +86,19 @@ fn off_passes_everything_on_and_makes_no_file() {
     assert_eq!(evict_clean(&cache, block(1, 1), 0), Evicted::Dropped);
     let bytes = content(block(1, 2), 1);
     let checkpoint = cache.checkpoint();
-    assert_eq!(checkpoint.write(block(1, 2), &bytes).unwrap(), Evicted::Written);
+    assert_eq!(
+        checkpoint.write(block(1, 2), &bytes).unwrap(),
+        Evicted::Written
+    );
     checkpoint.finish().unwrap();
     assert!(!cache.is_step_due() && !cache.step().unwrap());
     assert_eq!(cached(&cache, block(1, 0)), None);
     let machine = machine.after_crash(0, 0);
     assert!(machine.fast.device().list().unwrap().is_empty());
-    assert_eq!([0, 2].map(|n| machine.on_capacity(block(1, n))), [Some(1); 2]);
+    assert_eq!(
+        [0, 2].map(|n| machine.on_capacity(block(1, n))),
+        [Some(1); 2]
+    );
 }
 
 #[test]

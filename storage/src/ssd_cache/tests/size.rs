@@ -18,7 +18,10 @@ fn a_reduced_cache_empties_itself_and_gives_the_space_back() {
     assert!(cache.is_step_due());
     assert!((0..14).all(|n| cached(&cache, block(1, n)) == Some(1)));
     run_steps(&cache);
-    assert_eq!(machine.fast.content(SLOTS_FILE).unwrap().len() as u64, bytes_of(4));
+    assert_eq!(
+        machine.fast.content(SLOTS_FILE).unwrap().len() as u64,
+        bytes_of(4)
+    );
     assert!((0..14).all(|n| newest(&cache, block(1, n)) == 1));
     let machine = machine.after_crash(0, 0);
     let cache = machine.open(4);

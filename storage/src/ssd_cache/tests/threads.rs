@@ -64,7 +64,9 @@ fn threads_see_every_block_go_forward_only() {
                     })
                 })
                 .collect();
-            writers.into_iter().for_each(|writer| writer.join().unwrap());
+            writers
+                .into_iter()
+                .for_each(|writer| writer.join().unwrap());
             is_over.store(true, Ordering::Release);
             background.join().unwrap();
         });
