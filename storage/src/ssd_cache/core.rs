@@ -1,5 +1,5 @@
-//! The cache's parts, and what its operations share: the lock of the state and its condition, copies
-//! to the capacity tier, and the end after a failed sync.
+//! The cache's parts, and what its operations share: the lock of the state and its condition,
+//! copies to the capacity tier, and the end after a failed sync.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,12 +9,13 @@ use strandline_base::{Error, ErrorKind, Result, SqlState};
 use strandline_device::Device;
 
 use super::capacity::Capacity;
+use super::clock::Victim;
 use super::counters::{Counters, Stats, add};
 use super::directory::Directory;
 use super::marker::Marker;
 use super::settings::{Admission, BlockKey, Mode, Settings};
 use super::slots::SlotFile;
-use super::state::{State, Victim};
+use super::state::State;
 
 /// The persistent second-level cache. See the module's header.
 #[derive(Debug)]
@@ -95,9 +96,9 @@ impl SsdCache {
         written
     }
 
-    /// Copies the fresh ones of `victims` to the capacity tier, durably unless the mode is volatile.
-    /// Those that nobody has written meanwhile are clean on return. A victim that cannot be copied
-    /// stays fresh; the first such error is returned after all others were copied.
+    /// Copies the fresh ones of `victims` to the capacity tier, durably unless the mode is
+    /// volatile. A victim that no thread has written meanwhile is clean on return. A victim that
+    /// cannot be copied stays fresh; the first error is returned after all others were copied.
     ///
     /// # Errors
     /// Those of the capacity tier; XX001 for damaged slots.
@@ -212,8 +213,8 @@ impl SsdCache {
         self.state.lock().files()
     }
 
-    /// Forgets all blocks of a file that is about to be removed. The directory follows with the next
-    /// round; the file's number must not be used again.
+    /// Forgets all blocks of a file that is about to be removed. The directory follows with the
+    /// next round; the file's number must not be used again.
     pub fn forget_file(&self, file: u64) {
         let mut state = self.state.lock();
         while state.is_file_busy(file) {

@@ -54,8 +54,8 @@ impl SsdCache {
     /// for a sync.
     ///
     /// # Errors
-    /// For dirty blocks only, which then stay the caller's: those of the capacity tier, and `Closed`
-    /// (58030) since a sync has failed.
+    /// For dirty blocks only, which then stay the caller's: those of the capacity tier, and
+    /// `Closed` (58030) since a sync has failed.
     pub fn evict(
         &self,
         block: BlockKey,
@@ -103,6 +103,12 @@ impl SsdCache {
         let mut state = self.state.lock();
         state.check_usable()?;
         self.wait_for_writers(&mut state, block, false);
+        if let Some(entry) = state.entry(block)
+            && entry.block != block
+        {
+            let known = entry.block;
+            return Err(Error::internal(format!("{block} overlaps cached {known}")));
+        }
         match self.plan(&mut state, block, cause) {
             Plan::Overwrite(slot) => self.overwrite(state, slot, block, bytes),
             Plan::Admit(run) => match self.admit(&mut state, block, bytes, run, true) {

@@ -5,11 +5,12 @@
 
 use strandline_base::{Error, Result};
 
+use super::clock::Victim;
 use super::core::{Maintenance, SsdCache};
 use super::counters::add;
 use super::directory::{Change, Directory, Head};
 use super::settings::Mode;
-use super::state::{State, Victim};
+use super::state::State;
 
 impl SsdCache {
     /// Whether a step has something to do.
@@ -34,8 +35,8 @@ impl SsdCache {
         self.is_volatile() && state.fresh_count() > threshold
     }
 
-    /// One step of background work: frees slots ahead, lists admitted blocks, empties slots beyond a
-    /// reduced size, and in mode `lc` cleans. Waits for syncs. Returns whether it has achieved
+    /// One step of background work: frees slots ahead, lists admitted blocks, empties slots beyond
+    /// a reduced size, and in mode `lc` cleans. Waits for syncs. Returns whether it has achieved
     /// something and more is due.
     ///
     /// # Errors
@@ -103,7 +104,8 @@ impl SsdCache {
         victims
     }
 
-    /// Removes the victims that are clean and unchanged; the others stay. Returns the number removed.
+    /// Removes the victims that are clean and unchanged; the others stay. Returns the number
+    /// removed.
     fn evict_clean(&self, victims: Vec<Victim>) -> usize {
         let mut state = self.state.lock();
         let mut evicted = 0;

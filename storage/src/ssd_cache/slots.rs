@@ -1,6 +1,6 @@
-//! The file of slots. A block takes one slot or several adjacent ones: a header of [`HEADER_BYTES`],
-//! then the block's bytes. The checksum covers the cache's identity, the slot and the block, so that
-//! a block in the wrong slot is detected. Layout: docs/format.md, "SSD cache".
+//! The file of slots. A block takes one slot or several adjacent ones: a header of
+//! [`HEADER_BYTES`], then the block's bytes. The checksum covers the cache's identity, the slot and
+//! the block, so that a block in the wrong slot is detected. Layout: docs/format.md, "SSD cache".
 
 use std::sync::Arc;
 

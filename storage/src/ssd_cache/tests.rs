@@ -114,6 +114,13 @@ impl Machine {
         Self { fast, large }
     }
 
+    /// The machine as a new process finds it after the old one was killed.
+    fn after_kill(&self) -> Self {
+        let (fast, large) = (self.fast.after_kill(), self.large.after_kill());
+        large.join(&fast);
+        Self { fast, large }
+    }
+
     /// The version of a block on the capacity tier.
     fn on_capacity(&self, block: BlockKey) -> Option<u64> {
         let files = Files(self.large.device());

@@ -195,6 +195,31 @@ fn run(machine: &Machine, caller: &mut Caller, settings: Settings, rng: &mut Rng
     assert!(finished.is_ok() || machine.fast.has_crashed());
 }
 
+/// After a crash the fast disk is lost as a whole: the opening refuses, naming the files that have
+/// newer durable versions, or the capacity tier has everything that the log has not.
+fn lose_the_fast_disk(machine: &Machine, caller: &Caller, settings: Settings) {
+    let fast = SimDisk::new(1);
+    let large = machine.large.after_crash(1);
+    large.join(&fast);
+    let machine = Machine { fast, large };
+    match machine.open_with(settings) {
+        Ok(cache) => caller.clone().recover(&cache),
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+            let (_, names) = error.message().split_once("files ").expect("files");
+            let is_named = |file: u64| {
+                let mut names = names.split(", ");
+                names.any(|name| name.parse() == Ok(file))
+            };
+            for (&block, known) in &caller.known {
+                let found = machine.on_capacity(block);
+                let is_lost = found.is_some_and(|found| found < known.durable);
+                assert!(!is_lost || is_named(block.file), "{block}: {error}");
+            }
+        }
+    }
+}
+
 /// Seeds of what a crash leaves on the fast and on the large disk.
 fn crash_seeds(n: u64) -> (u64, u64) {
     match n % 6 {
@@ -230,6 +255,7 @@ fn crash_everywhere(seed: u64) {
             assert!(machine.fast.has_crashed());
             let (fast, large) = crash_seeds(at + seed);
             let machine = machine.after_crash(fast, large);
+            lose_the_fast_disk(&machine, &caller, settings);
             // A second crash soon, often while the cache is opened or the log is replayed.
             let mut rng = Rng::new(seed ^ (at << 32));
             let second = match rng.one_in(2) {
@@ -243,9 +269,20 @@ fn crash_everywhere(seed: u64) {
                 false => settings,
             };
             run(&machine, &mut caller, other, &mut rng);
+            lose_the_fast_disk(&machine.after_crash(0, 0), &caller, settings);
             let (fast, large) = crash_seeds(rng.next_u64() >> 8);
-            let machine = machine.after_crash(fast, large);
+            let machine = match rng.one_in(4) {
+                // The process ends, what it wrote is still there, and not durable.
+                true => machine.after_kill(),
+                false => machine.after_crash(fast, large),
+            };
             run(&machine, &mut caller, settings, &mut rng);
+            let machine = machine.after_crash(0, 0);
+            let cache = machine.open_with(settings).unwrap();
+            caller.pool.clear();
+            for (&block, known) in &caller.known {
+                assert_eq!(newest(&cache, block), known.durable, "{block}");
+            }
             let found = inspect(&*machine.device()).unwrap();
             let problems = found.map(|found| found.problems).unwrap_or_default();
             assert!(problems.is_empty(), "{problems:?}");
