@@ -6,6 +6,7 @@ mod damage;
 mod failures;
 mod model;
 mod modes;
+mod races;
 mod size;
 mod threads;
 

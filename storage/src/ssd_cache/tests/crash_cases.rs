@@ -264,3 +264,35 @@ fn crash_at_every_operation_of_an_opening() {
         }
     }
 }
+
+/// A second crash comes while the directory that the first one has left is replaced.
+#[test]
+fn crash_at_every_operation_of_two_openings() {
+    let opening = |machine: &Machine, at| {
+        machine.fast.crash_at(machine.fast.operations() + at);
+        machine.open_with(settings(4)).is_ok()
+    };
+    let first = Machine::new(1);
+    let cache = full_cache(&first);
+    checkpoint(&cache);
+    drop(cache);
+    for at in 1.. {
+        let first = first.after_crash(0, 0);
+        let is_done = opening(&first, at);
+        for (fast, large) in OUTCOMES {
+            for again in 1.. {
+                let second = first.after_crash(fast, large);
+                let is_opened = opening(&second, again);
+                let cache = second.after_crash(large, fast).open(4);
+                let versions = [victim(), newcomer()].map(|block| cached(&cache, block));
+                assert_eq!(versions, [Some(1), Some(1)], "operations {at} and {again}");
+                if is_opened {
+                    break;
+                }
+            }
+        }
+        if is_done {
+            return;
+        }
+    }
+}

@@ -214,3 +214,19 @@ fn a_damaged_clean_slot_is_read_from_the_capacity_tier_and_counted() {
     evict_dirty(&cache, block(1, 1), 2);
     assert_eq!(newest(&cache, block(1, 1)), 2);
 }
+
+#[test]
+fn a_block_in_another_slot_is_damage() {
+    let machine = Machine::new(1);
+    closed(&machine, true);
+    let file = machine.fast.device().open(SLOTS_FILE).unwrap();
+    let mut slot = vec![0; SLOT_BYTES as usize];
+    file.read_exact_at(&mut slot, u64::from(SLOT_BYTES))
+        .unwrap();
+    let slots =
+        crate::ssd_cache::slots::SlotFile::open(&*machine.device(), IDENTITY, SLOT_BYTES).unwrap();
+    slots.read(1, block(1, 1)).unwrap();
+    file.write_all_at(&slot, 5 * u64::from(SLOT_BYTES)).unwrap();
+    let error = slots.read(5, block(1, 1)).unwrap_err();
+    assert!(error.message().contains("checksum"), "{error}");
+}

@@ -77,6 +77,27 @@ fn a_failed_directory_write_is_repaired_by_a_new_directory() {
 }
 
 #[test]
+fn slots_stay_taken_while_their_removal_is_not_durable() {
+    for seed in 0..6 {
+        let machine = Machine::new(1);
+        let cache = machine.open(4);
+        for n in 0..4 {
+            evict_dirty(&cache, block(1, n), 1);
+        }
+        checkpoint(&cache);
+        // The copy, its sync, the sync of the slots, and then the frame.
+        machine.fast.fail_operation(4);
+        cache.step().unwrap_err();
+        assert_eq!(cache.stats().free_slots, 0);
+        assert_eq!(evict_dirty(&cache, block(1, 9), 1), Evicted::Written);
+        let crashed = machine.after_crash(seed, seed).open(4);
+        assert!((0..4).all(|n| newest(&crashed, block(1, n)) == 1));
+        run_steps(&cache);
+        assert_eq!(evict_dirty(&cache, block(1, 9), 2), Evicted::Cached);
+    }
+}
+
+#[test]
 fn a_long_directory_is_written_anew() {
     let machine = Machine::new(1);
     let cache = machine.open(8);
