@@ -98,10 +98,10 @@ impl State {
         entries.take(max).map(victim).collect()
     }
 
-    /// All fresh entries.
+    /// All fresh entries that no thread writes, damaged ones included: a copy of these fails.
     pub fn all_fresh(&self) -> Vec<Victim> {
         let entries = self.entries.values();
-        let fresh = entries.filter(|entry| entry.is_fresh && Self::is_evictable(entry));
+        let fresh = entries.filter(|entry| entry.is_fresh && !entry.is_writing);
         fresh.map(victim).collect()
     }
 

@@ -36,7 +36,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `settings`, `capacity`, `counters` | settings, addresses; the capacity tier as a trait; counts |
+//! | `settings`, `capacity`, `counters` | settings; the capacity tier as a trait; counts |
 //! | `slots`, `directory`, `marker` | the three files |
 //! | `free_slots`, `state`, `clock` | free slots; the memory-resident directory; its victims |
 //! | `core` | the cache's parts, copies to the capacity tier, failures |

@@ -40,6 +40,8 @@ impl SsdCache {
             };
             let error = match bytes {
                 Ok(bytes) => {
+                    // An earlier read may have failed.
+                    entry.is_damaged = false;
                     add(&self.counters.hits, 1);
                     add(&self.counters.bytes_read, bytes.len() as u64);
                     return Ok(Some(bytes));

@@ -143,6 +143,31 @@ fn a_failed_slot_write_falls_back_to_the_capacity_tier() {
 }
 
 #[test]
+fn a_slot_that_can_be_read_again_is_evicted_again() {
+    let machine = Machine::new(1);
+    let cache = machine.open(4);
+    evict_dirty(&cache, block(1, 0), 1);
+    evict_clean(&cache, block(1, 1), 0);
+    checkpoint(&cache);
+    machine.fast.fail_reads(SLOTS_FILE);
+    let error = cache.read(block(1, 0), Access::Random).unwrap_err();
+    assert_eq!(error.sqlstate(), SqlState::IO_ERROR);
+    assert_eq!(
+        cached(&cache, block(1, 1)),
+        None,
+        "the capacity tier has it"
+    );
+    cache.clean_idle(4).unwrap();
+    assert_eq!(cache.stats().fresh_blocks, 1);
+    machine.fast.mend_reads();
+    let bytes = cache.read(block(1, 0), Access::Sequential).unwrap();
+    assert_eq!(version(block(1, 0), &bytes.unwrap()), Some(1));
+    cache.resize(0).unwrap();
+    run_steps(&cache);
+    assert_eq!((cache.stats().blocks, newest(&cache, block(1, 0))), (0, 1));
+}
+
+#[test]
 fn both_writes_failing_is_an_error_and_no_stale_read() {
     let machine = Machine::new(1);
     let cache = machine.open(8);

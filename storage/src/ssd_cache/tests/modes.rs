@@ -61,6 +61,22 @@ fn lazy_cleaning_copies_everything_out_at_a_checkpoint_and_keeps_nothing_over_a_
     assert!((1..6).all(|n| newest(&cache, block(1, n)) == 2));
 }
 
+/// A checkpoint that leaves a block out would let the caller cut the log that can repair it.
+#[test]
+fn lazy_cleaning_ends_no_checkpoint_while_a_fresh_slot_is_damaged() {
+    let machine = Machine::new(1);
+    let cache = machine.open_with(with_mode(Mode::Lc, 16)).unwrap();
+    evict_dirty(&cache, block(1, 0), 1);
+    machine.fast.flip_bits(SLOTS_FILE, 50, 1);
+    for _ in 0..3 {
+        let error = cache.checkpoint().finish().unwrap_err();
+        assert!(error.message().contains("file 1, offset 0"), "{error}");
+    }
+    evict_dirty(&cache, block(1, 0), 2);
+    checkpoint(&cache);
+    assert_eq!(machine.on_capacity(block(1, 0)), Some(2));
+}
+
 #[test]
 fn lazy_cleaning_begins_above_its_threshold() {
     let machine = Machine::new(1);
