@@ -2,7 +2,7 @@ use super::*;
 use crate::{Device, MemoryDevice};
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex};
-use strandline_base::ErrorKind;
+use strandline_base::{Error, ErrorKind};
 
 fn queues() -> Vec<Box<dyn Queue>> {
     let thread = |depth| Box::new(ThreadQueue::new(depth).unwrap()) as Box<dyn Queue>;
@@ -104,7 +104,11 @@ struct Meeting {
 }
 
 impl File for Meeting {
-    crate::forward!(inner: name write_all_at sync len set_len);
+    crate::forward!(inner: name write_all_at len set_len);
+
+    fn sync(&self) -> Result<()> {
+        Err(Error::internal("a failing sync"))
+    }
 
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         let mut readers = self.readers.lock().unwrap();
@@ -140,6 +144,8 @@ fn as_many_requests_are_in_service_as_the_queue_is_deep() {
             done.extend(queue.complete(1));
         }
         by_tag(done);
+        queue.submit(vec![(1, Request::Sync { file })]);
+        queue.complete(1).remove(0).result.unwrap_err();
         assert_eq!(meeting.readers.lock().unwrap().1, depth, "never more");
     }
     assert_eq!(ThreadQueue::new(0).unwrap().depth(), 1);
