@@ -24,6 +24,7 @@
 //! | `forward` | the macro for devices that wrap another one |
 //! | `process`, `fail_stop`, `memory`, `os` | memory of the process; the devices |
 //! | `emulated` | devices with the delays of a hard disk or with bounded bandwidth |
+//! | `queue` | requests to files, submission and completion apart |
 //! | `staged` | directories that come into being at once |
 
 use std::fmt::Debug;
@@ -36,6 +37,7 @@ mod forward;
 mod memory;
 mod os;
 mod process;
+mod queue;
 mod staged;
 mod tiered;
 
@@ -44,6 +46,7 @@ pub use fail_stop::FailStopDevice;
 pub use memory::MemoryDevice;
 pub use os::OsDevice;
 pub use process::resident_bytes;
+pub use queue::{Completion, DEPTH_MAX, InlineQueue, Queue, Request, ThreadQueue};
 pub use staged::StagedDirectory;
 pub use tiered::{Tier, TieredDevice};
 

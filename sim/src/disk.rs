@@ -95,6 +95,13 @@ impl SimDisk {
         disk
     }
 
+    /// Puts this disk, with what is on it, into the machine of `other`, as [`SimDisk::beside`] does
+    /// with an empty one: for the disks that one crash has left.
+    pub fn join(&self, other: &SimDisk) {
+        let clock = other.clock();
+        self.state().clock = clock;
+    }
+
     fn clock(&self) -> Arc<Mutex<CrashClock>> {
         self.state().clock.clone()
     }

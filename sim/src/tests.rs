@@ -52,8 +52,13 @@ fn disks_of_one_machine_count_and_crash_together() {
     assert!(content(&disk, 0, "a").is_empty());
     assert_eq!(content(&other, 1, "b"), [1; 600]);
     assert!(content(&other, 0, "b").is_empty());
-    // The disks found after a crash run again.
-    disk.after_crash(0).device().list().unwrap();
+    // The disks found after a crash run again, and crash together again.
+    let (disk, other) = (disk.after_crash(0), other.after_crash(1));
+    other.join(&disk);
+    other.device().open("b").unwrap().sync().unwrap();
+    disk.crash_at(2);
+    disk.device().sync_directory().unwrap_err();
+    other.device().list().unwrap_err();
 }
 
 #[test]

@@ -9,6 +9,7 @@
 //! | `run` | sorted runs of records |
 //! | `frame`, `version` | the frame around a record of a stream; the version of a file |
 //! | `stream` | streams of frames, read back |
+//! | `ssd_cache` | the persistent cache between memory and the capacity tier |
 //! | `manifest`, `wal`, `kept_log` | the files of the database; the log; what one table needs |
 //! | `pages` | pages that are overwritten in place, logged and cached |
 //! | `tiers` | the two directories of a database |
@@ -20,6 +21,7 @@ pub mod manifest;
 pub mod pages;
 pub mod pool;
 pub mod run;
+pub mod ssd_cache;
 mod stream;
 pub mod tiers;
 mod version;

@@ -195,6 +195,11 @@ pub const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         path: "thread::Builder",
+        place: "device/src/queue/thread.rs",
+        reason: "a thread per request in service, joined when the queue is dropped",
+    },
+    Exception {
+        path: "thread::Builder",
         place: "engine/src/maintenance/mod.rs",
         reason: "the background threads of a database",
     },

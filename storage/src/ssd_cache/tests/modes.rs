@@ -1,0 +1,183 @@
+//! The modes: batches, lazy cleaning, off, and changes between them.
+
+use super::*;
+
+fn with_mode(mode: Mode, slots: u32) -> Settings {
+    Settings {
+        mode,
+        ..settings(slots)
+    }
+}
+
+#[test]
+fn pc2_copies_a_batch_out_under_one_sync() {
+    let syncs = |mode| {
+        let machine = Machine::new(1);
+        let settings = Settings {
+            free_slots: 4,
+            ..with_mode(mode, 16)
+        };
+        let cache = machine.open_with(settings).unwrap();
+        for n in 0..16 {
+            evict_dirty(&cache, block(1, n), 1);
+        }
+        checkpoint(&cache);
+        let before = cache.stats();
+        run_steps(&cache);
+        let after = cache.stats();
+        assert_eq!(after.evictions - before.evictions, 4);
+        after.capacity_syncs - before.capacity_syncs
+    };
+    assert_eq!((syncs(Mode::Pc), syncs(Mode::Pc2)), (4, 1));
+}
+
+#[test]
+fn lazy_cleaning_copies_everything_out_at_a_checkpoint_and_keeps_nothing_over_a_crash() {
+    let machine = Machine::new(1);
+    let cache = machine.open_with(with_mode(Mode::Lc, 16)).unwrap();
+    for n in 0..6 {
+        evict_dirty(&cache, block(1, n), 1);
+        evict_dirty(&cache, block(1, n), 2);
+    }
+    assert_eq!(cache.stats().fresh_blocks, 6);
+    let before = cache.stats();
+    checkpoint(&cache);
+    let after = cache.stats();
+    assert_eq!(after.copied_out - before.copied_out, 6);
+    assert_eq!((after.fresh_blocks, after.blocks), (0, 6));
+    assert_eq!(after.directory_writes, 0);
+    let next = content(block(1, 0), 3);
+    let checkpoint = cache.checkpoint();
+    assert_eq!(
+        checkpoint.write(block(1, 0), &next).unwrap(),
+        Evicted::Written
+    );
+    checkpoint.finish().unwrap();
+    assert_eq!(cached(&cache, block(1, 0)), Some(3));
+    let machine = machine.after_crash(0, 0);
+    let cache = machine.open_with(with_mode(Mode::Lc, 16)).unwrap();
+    assert_eq!(cache.stats().blocks, 0);
+    assert_eq!(newest(&cache, block(1, 0)), 3);
+    assert!((1..6).all(|n| newest(&cache, block(1, n)) == 2));
+}
+
+/// A checkpoint that leaves a block out would let the caller cut the log that can repair it.
+#[test]
+fn lazy_cleaning_ends_no_checkpoint_while_a_fresh_slot_is_damaged() {
+    let machine = Machine::new(1);
+    let cache = machine.open_with(with_mode(Mode::Lc, 16)).unwrap();
+    evict_dirty(&cache, block(1, 0), 1);
+    machine.fast.flip_bits(SLOTS_FILE, 50, 1);
+    for _ in 0..3 {
+        let error = cache.checkpoint().finish().unwrap_err();
+        assert!(error.message().contains("file 1, offset 0"), "{error}");
+    }
+    evict_dirty(&cache, block(1, 0), 2);
+    checkpoint(&cache);
+    assert_eq!(machine.on_capacity(block(1, 0)), Some(2));
+}
+
+#[test]
+fn lazy_cleaning_begins_above_its_threshold() {
+    let machine = Machine::new(1);
+    let cache = machine.open_with(with_mode(Mode::Lc, 16)).unwrap();
+    for n in 0..8 {
+        evict_dirty(&cache, block(1, n), 1);
+    }
+    run_steps(&cache);
+    assert_eq!(cache.stats().copied_out, 0);
+    evict_dirty(&cache, block(1, 8), 1);
+    assert!(cache.is_step_due());
+    run_steps(&cache);
+    let stats = cache.stats();
+    assert!(stats.copied_out > 0 && stats.fresh_blocks <= 8, "{stats:?}");
+    assert_eq!(stats.blocks, 9, "cleaned blocks stay");
+}
+
+#[test]
+fn off_passes_everything_on_and_makes_no_file() {
+    let machine = Machine::new(1);
+    let cache = machine.open_with(with_mode(Mode::Off, 16)).unwrap();
+    assert_eq!(evict_dirty(&cache, block(1, 0), 1), Evicted::Written);
+    assert_eq!(evict_clean(&cache, block(1, 1), 0), Evicted::Dropped);
+    let bytes = content(block(1, 2), 1);
+    let checkpoint = cache.checkpoint();
+    assert_eq!(
+        checkpoint.write(block(1, 2), &bytes).unwrap(),
+        Evicted::Written
+    );
+    checkpoint.finish().unwrap();
+    assert!(!cache.is_step_due() && !cache.step().unwrap());
+    assert_eq!(cached(&cache, block(1, 0)), None);
+    let machine = machine.after_crash(0, 0);
+    assert!(machine.fast.device().list().unwrap().is_empty());
+    assert_eq!(
+        [0, 2].map(|n| machine.on_capacity(block(1, n))),
+        [Some(1); 2]
+    );
+}
+
+#[test]
+fn leaving_a_persistent_mode_copies_fresh_blocks_out_first() {
+    for mode in [Mode::Lc, Mode::Off] {
+        for at in 1.. {
+            let machine = Machine::new(2);
+            let cache = machine.open(16);
+            for n in 0..6 {
+                evict_dirty(&cache, block(1 + n % 2, n), 1);
+            }
+            checkpoint(&cache);
+            drop(cache);
+            machine.fast.crash_at(machine.fast.operations() + at);
+            let is_done = machine.open_with(with_mode(mode, 16)).is_ok();
+            for (fast, large) in [(0, 0), (1, 0), (0, 1), (1, 1), (5, 6)] {
+                let machine = machine.after_crash(fast, large);
+                let cache = machine.open(16);
+                assert!((0..6).all(|n| newest(&cache, block(1 + n % 2, n)) == 1));
+            }
+            if is_done {
+                let names = machine.fast.device();
+                let machine = machine.after_crash(0, 0);
+                assert!((0..6).all(|n| machine.on_capacity(block(1 + n % 2, n)) == Some(1)));
+                drop(names);
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn another_slot_size_waits_until_nothing_is_fresh() {
+    let machine = Machine::new(1);
+    let cache = machine.open(16);
+    evict_dirty(&cache, block(1, 0), 1);
+    evict_clean(&cache, block(1, 1), 0);
+    checkpoint(&cache);
+    drop(cache);
+    let larger = Settings {
+        slot_bytes: 1_024,
+        ..settings(16)
+    };
+    let cache = machine.open_with(larger).unwrap();
+    assert_eq!(cached(&cache, block(1, 0)), Some(1));
+    assert_eq!(cached(&cache, block(1, 1)), Some(0));
+    drop(cache);
+    let off = with_mode(Mode::Off, 16);
+    drop(machine.open_with(off).unwrap());
+    let cache = machine.open_with(larger).unwrap();
+    assert_eq!(newest(&cache, block(1, 0)), 1);
+    assert_eq!(cache.stats().slots, 8);
+}
+
+#[test]
+fn a_wrong_slot_size_is_refused() {
+    let machine = Machine::new(1);
+    for slot_bytes in [0, 100, 513] {
+        let wrong = Settings {
+            slot_bytes,
+            ..settings(8)
+        };
+        let error = machine.open_with(wrong).unwrap_err();
+        assert!(error.message().contains(&slot_bytes.to_string()), "{error}");
+    }
+}
