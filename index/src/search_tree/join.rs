@@ -3,9 +3,13 @@
 //! A leaf that a removal leaves less than half full is joined with a neighbour under the same
 //! parent, if the two together are at most seven eighths full; an empty leaf is always joined if
 //! the joint node fits. The left node takes over the right one's range and entries, the parent
-//! removes the right one, and its page becomes free: one change of three pages. An inner node that
+//! removes the right one, whose page is marked as no node: one change of three pages. An inner node that
 //! has lost a child is joined likewise. A node that is its parent's only child waits until the
 //! parent has been joined. A root with one child takes over the child's content.
+//!
+//! A writer that has read the number of the right node's page before must see that it is no node any
+//! more. The page store drops changes of pages that it frees. So the first change marks the page,
+//! and a second one frees it. A crash between the two leaves a page that is not used again.
 //!
 //! The parent is latched first, then the left node, then the right one. The nodes are read before
 //! the parent is latched, so that they are in memory.
@@ -50,12 +54,13 @@ impl<K: Kind> Tree<K> {
         let at = parent.child_at(Probe::At(key)).map_err(damaged)?;
         let pairs = [at.checked_sub(1), (at + 1 < parent.len()).then_some(at)];
         for left in pairs.into_iter().flatten() {
-            if !self.join_children(&mut change, parent_number, left)? {
+            let Some(unused) = self.join_children(&mut change, parent_number, left)? else {
                 continue;
-            }
+            };
             let parent = self.latched(&change, parent_number)?;
             let (size, children) = (parent.size(), parent.len());
             change.commit()?;
+            self.free(unused);
             if parent_number == ROOT && children == 1 {
                 self.try_join(level, key);
             } else if parent_number != ROOT && self.is_underfull(size) {
@@ -88,13 +93,21 @@ impl<K: Kind> Tree<K> {
         Ok(())
     }
 
-    /// Joins two children of a latched node, if they are small. Otherwise it releases them.
+    /// Frees the page of a node that is no more.
+    fn free(&self, unused: PageNumber) {
+        let mut change = self.begin();
+        // A page that could not be freed is one that is not used again.
+        let _ = change.free(unused).and_then(|()| change.commit());
+    }
+
+    /// Joins two children of a latched node, if they are small, and returns the page that the right
+    /// one has left. Otherwise it releases them.
     fn join_children(
         &self,
         change: &mut PageChange,
         parent: PageNumber,
         left_at: usize,
-    ) -> Result<bool> {
+    ) -> Result<Option<PageNumber>> {
         let node = self.latched(change, parent)?;
         let damaged = |damage| self.damaged(parent, damage);
         let left_number = node.child(left_at).map_err(damaged)?;
@@ -103,19 +116,18 @@ impl<K: Kind> Tree<K> {
         // A node between the two has not been posted yet.
         if self.latched(change, left_number)?.right != Some(right_number) {
             change.release(left_number);
-            return Ok(false);
+            return Ok(None);
         }
         change.write(right_number)?;
         let Some((frame, entries)) = self.joint(change, left_number, right_number)? else {
             change.release(right_number);
             change.release(left_number);
-            return Ok(false);
+            return Ok(None);
         };
         self.write(change, left_number, &frame, &entries, 0..entries.len())?;
         node::clear(self.node_mut(change, right_number));
-        change.free(right_number)?;
         node::remove(self.node_mut(change, parent), K::ID, left_at + 1).map_err(damaged)?;
-        Ok(true)
+        Ok(Some(right_number))
     }
 
     /// The node that two latched neighbours are to become; None if they are not small.
@@ -179,11 +191,11 @@ impl<K: Kind> Tree<K> {
         let content = content.get(..root.len()).unwrap_or_default();
         root.copy_from_slice(content);
         node::clear(self.node_mut(&mut change, child));
-        change.free(child)?;
         let root = self.latched(&change, ROOT)?;
         let is_next = root.level > 0 && root.len() == 1;
         let level = root.level;
         change.commit()?;
+        self.free(child);
         if is_next {
             self.try_join(level - 1, &[]);
         }

@@ -488,9 +488,11 @@ pub(super) fn remove(body: &mut [u8], kind: u8, at: usize) -> Read<()> {
     put_u16(body, 18, removed + size)
 }
 
-/// Forgets the node of a body.
+/// Marks a body as holding no node.
 pub(super) fn clear(body: &mut [u8]) {
-    body.fill(0);
+    if let Some(kind) = body.first_mut() {
+        *kind = 0;
+    }
 }
 
 #[cfg(all(test, not(shuttle)))]

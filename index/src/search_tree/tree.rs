@@ -11,9 +11,10 @@
 //!    that is used again. If the node there is on the expected level and begins at or before the
 //!    probe, it leads to the probe by (1), whatever it was before. Otherwise the descent starts
 //!    again.
-//! 5. A node is freed only in a change that also removes it from its parent, and only if its parent
-//!    has it and its left neighbour leads to it. So a node that is still to be posted is never
-//!    freed, and a descent that has met a freed page does not meet it again.
+//! 5. A change that takes a node away marks its page as no node and removes it from its parent, and
+//!    happens only if the parent has it and its left neighbour leads to it. So a node that is still
+//!    to be posted is never taken away, a descent that has met such a page does not meet it again,
+//!    and no writer changes it. The page is freed after that.
 //! 6. Each change of pages (a [`PageChange`]) takes the tree from one state with these invariants to
 //!    another one. The log has a change as a whole or not at all; so a crash leaves such a state.
 //!

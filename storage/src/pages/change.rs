@@ -12,7 +12,7 @@ use super::header::{PageImage, zeroed_body};
 use super::record;
 use super::space::{self, MAPPED_PAGES};
 use super::store::{PageStore, UNSET};
-use super::{Access, PageId, PageNumber};
+use super::{Access, PageFileId, PageId, PageNumber};
 use crate::wal::Lsn;
 
 /// A page that the change has latched.
@@ -38,17 +38,20 @@ pub struct PageChange {
     freed: Vec<u32>,
 }
 
-impl PageChange {
-    pub(super) fn new(store: Arc<PageStore>, file: Result<Arc<PageFile>>) -> Self {
-        Self {
-            store,
-            file,
+impl PageStore {
+    /// Begins a change of pages of `file`. A file that is not open is an error of the first use.
+    pub fn begin(self: &Arc<Self>, file: PageFileId) -> PageChange {
+        PageChange {
+            store: Arc::clone(self),
+            file: self.file(file),
             pages: Vec::new(),
             allocated: Vec::new(),
             freed: Vec::new(),
         }
     }
+}
 
+impl PageChange {
     fn file(&self) -> Result<Arc<PageFile>> {
         let file = self.file.clone()?;
         file.check_usable()?;

@@ -13,8 +13,11 @@ use super::header::PAGE_BODY_BYTES;
 
 /// Bytes of a map page before the bits.
 const RESERVED_BYTES: usize = 8;
-/// Pages that one map page describes.
-pub(super) const MAPPED_PAGES: u32 = ((PAGE_BODY_BYTES - RESERVED_BYTES) * 8) as u32;
+/// Pages that one map page describes; few in this crate's tests, so that they have several maps.
+pub(super) const MAPPED_PAGES: u32 = match cfg!(test) {
+    true => 8,
+    false => ((PAGE_BODY_BYTES - RESERVED_BYTES) * 8) as u32,
+};
 
 /// The number of the page that has the bit of page `number`.
 pub(super) fn map_of(number: u32) -> u32 {

@@ -7,7 +7,6 @@ use strandline_base::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, RwLock};
 use strandline_base::{Error, Result, SqlState};
 use strandline_device::{Device, Tier};
 
-use super::change::PageChange;
 use super::file::{PageFile, page_file_name};
 use super::frame::{Frame, PageRead};
 use super::header::{PAGE_BYTES, PageImage};
@@ -186,11 +185,6 @@ impl PageStore {
             }
             self.forget(&frame);
         }
-    }
-
-    /// Begins a change of pages of `file`.
-    pub fn begin(self: &Arc<Self>, file: PageFileId) -> PageChange {
-        PageChange::new(Arc::clone(self), self.file(file))
     }
 
     /// Counts since the start.
