@@ -32,6 +32,7 @@
 //!   torn.
 //! * A block that idle cleaning has copied out stays listed as fresh, so that cleaning does not
 //!   write the directory; after a restart it counts as fresh again.
+//! * `pc2` copies its batch block after block under one sync, without asynchronous requests.
 //! * A clean block whose write on the capacity tier is not synced is not admitted.
 //!
 //! | module | contents |

@@ -5,9 +5,11 @@ use std::sync::Mutex;
 
 use super::*;
 
+type Call = Box<dyn FnOnce() + Send>;
+
 /// A call that happens once.
 #[derive(Clone, Default)]
-struct Once(Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>);
+struct Once(Arc<Mutex<Option<Call>>>);
 
 impl fmt::Debug for Once {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
