@@ -5,10 +5,13 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use strandline_base::rng::Rng;
 use strandline_base::{CommitTs, ErrorKind, Result, RowId, Value};
+use strandline_device::MemoryDevice;
 use strandline_index::{
     AccessMethod, BulkLoad, Capabilities, Cursor, Direction, KeyBytes, KeyRange, Lookup,
-    MemoryIndex, OrderedIndex, PartOrder,
+    MemoryIndex, NODE_BYTES_MIN, OrderedIndex, PagedIndex, PagedIndexSettings, PartOrder,
 };
+use strandline_storage::pages::{PageFileId, PageLog, PageSettings, PageStore};
+use strandline_storage::wal::Lsn;
 
 /// Entries by key bytes, then row.
 #[derive(Default)]
@@ -110,8 +113,41 @@ impl AccessMethod for SortedList {
     }
 }
 
+/// A log that counts.
+#[derive(Debug, Default)]
+struct CountingLog(Mutex<u64>);
+
+impl PageLog for CountingLog {
+    fn append(&self, record: &[u8]) -> Result<Lsn> {
+        let mut end = self.0.lock().expect("not poisoned");
+        *end += record.len() as u64;
+        Ok(Lsn(*end))
+    }
+    fn make_durable(&self, _through: Lsn) -> Result<()> {
+        Ok(())
+    }
+    fn end(&self) -> Lsn {
+        Lsn(*self.0.lock().expect("not poisoned"))
+    }
+}
+
+/// An index whose nodes are small, in a store with memory for four pages.
+fn paged() -> PagedIndex {
+    let settings = PageSettings {
+        budget_bytes: 0,
+        ..PageSettings::default()
+    };
+    let device = Arc::new(MemoryDevice::default());
+    let store = PageStore::new(device, Arc::new(CountingLog::default()), settings);
+    let parts = vec![PartOrder::default()];
+    let mut settings = PagedIndexSettings::new(parts, Arc::new(|| CommitTs::ZERO));
+    settings.node_bytes = NODE_BYTES_MIN;
+    PagedIndex::create(store, PageFileId(1), settings).expect("created")
+}
+
 fn methods() -> Vec<(&'static str, Box<dyn AccessMethod>)> {
     vec![
+        ("paged", Box::new(paged())),
         ("memory", Box::new(MemoryIndex::default())),
         (
             "ordered",

@@ -10,6 +10,7 @@ const DECODERS: &[&str] = &[
     "base/src/bytes.rs",
     "column/src/chunk/floats.rs",
     "engine/src/redo/",
+    "index/src/search_tree/node.rs",
     "semantics/src/wire_format/array.rs",
     "semantics/src/wire_format/read.rs",
     "server/src/message.rs",

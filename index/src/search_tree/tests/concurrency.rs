@@ -69,7 +69,10 @@ fn threads_find_what_they_added_and_others_keep() {
         });
         let mut left = left.into_inner().expect("not poisoned");
         left.sort();
-        assert_eq!(collect(index, &KeyRange::default(), Direction::Forward), left);
+        assert_eq!(
+            collect(index, &KeyRange::default(), Direction::Forward),
+            left
+        );
         tested.assert_whole();
     }
 }

@@ -20,7 +20,10 @@ fn run(disk: &SimDisk, log: &Arc<MemoryLog>, seed: u64) -> (Vec<(Lsn, Entries)>,
     let mut states = vec![(end(), model.clone())];
     let mut rng = Rng::new(seed);
     for _ in 0..220 {
-        let entry = (index.encode(&number(rng.below(90) as i64)), RowId(rng.below(2)));
+        let entry = (
+            index.encode(&number(rng.below(90) as i64)),
+            RowId(rng.below(2)),
+        );
         let done = match rng.below(30) {
             0 => store.checkpoint().map(|from| redo = from),
             1..=9 => {
@@ -56,7 +59,10 @@ fn a_crash_at_any_operation_loses_nothing_that_was_logged() {
             let mut rng = Rng::new(seed + at * 10);
             // The log's end after the crash: between what is durable and all of it.
             let behind: Vec<_> = logged.records.iter().map(|(end, _)| *end).collect();
-            let behind: Vec<_> = behind.into_iter().filter(|e| *e >= logged.durable).collect();
+            let behind: Vec<_> = behind
+                .into_iter()
+                .filter(|e| *e >= logged.durable)
+                .collect();
             let cut = match seed {
                 0 => logged.durable,
                 1 => logged.end(),
@@ -104,13 +110,22 @@ fn recover(
     let next = states.iter().find(|(end, _)| *end > cut);
     let is_next = next.is_some_and(|(_, next)| *next == seen);
     let is_last = next.is_none() && changed <= 1;
-    assert!(*before == seen || is_next || is_last, "crash at {at}: {changed} entries differ");
+    assert!(
+        *before == seen || is_next || is_last,
+        "crash at {at}: {changed} entries differ"
+    );
     let (nodes, _) = nodes(&index.tree);
     let used = store.check(FILE).expect("whole").used;
     // A page between its join and its release.
-    assert!(used.len() <= nodes.len() + 1, "crash at {at}: {} pages", used.len());
+    assert!(
+        used.len() <= nodes.len() + 1,
+        "crash at {at}: {} pages",
+        used.len()
+    );
     for v in 0..90 {
-        index.add(&index.encode(&number(v)), RowId(9)).expect("added");
+        index
+            .add(&index.encode(&number(v)), RowId(9))
+            .expect("added");
     }
     assert_sound(&index);
     assert_eq!(index.len(), seen.len() + 90);

@@ -29,7 +29,10 @@ fn a_wrong_node_is_an_error_with_its_place() {
         // Whatever an operation answers, it ends.
         let _ = tested.index.lookup(&tested.key(20), &mut Vec::new());
         let range = KeyRange::default();
-        let mut cursor = tested.index.cursor(&range, Direction::Forward).expect("ordered");
+        let mut cursor = tested
+            .index
+            .cursor(&range, Direction::Forward)
+            .expect("ordered");
         while let Ok(Some(_)) = cursor.next() {}
         let mut change = tested.store.begin(FILE);
         change.write(page).expect("latched");
@@ -53,7 +56,11 @@ fn an_operation_that_fails_has_changed_nothing() {
         for step in 0..200 {
             let entry = (tested.key(rng.below(60) as i64), RowId(rng.below(3)));
             if rng.one_in(3) {
-                if tested.index.retire(&entry.0, entry.1, CommitTs::ZERO).is_ok() {
+                if tested
+                    .index
+                    .retire(&entry.0, entry.1, CommitTs::ZERO)
+                    .is_ok()
+                {
                     model.remove(&entry);
                 }
             } else {

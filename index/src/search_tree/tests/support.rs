@@ -7,6 +7,7 @@ use crate::search_tree::{PagedIndex, PagedIndexSettings};
 use crate::{AccessMethod, Direction, KeyBytes, KeyRange, PartOrder};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize as Counter;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use strandline_base::{CommitTs, RowId, Value};
@@ -16,7 +17,6 @@ use strandline_storage::pages::{
     Access, PAGE_BYTES, PageFileId, PageLog, PageNumber, PageSettings, PageStore,
 };
 use strandline_storage::wal::Lsn;
-use std::sync::Mutex;
 
 pub const FILE: PageFileId = PageFileId(7);
 
