@@ -17,16 +17,13 @@ const DECODERS: &[&str] = &[
     "storage/src/frame.rs",
     "storage/src/manifest.rs",
     "storage/src/manifest/",
-<<<<<<< HEAD
     "storage/src/ssd_cache/directory.rs",
     "storage/src/ssd_cache/marker.rs",
     "storage/src/ssd_cache/slots.rs",
-=======
     "storage/src/pages/header.rs",
     "storage/src/pages/record.rs",
     "storage/src/pages/recovery.rs",
     "storage/src/pages/space.rs",
->>>>>>> h-tree
     "storage/src/tiers.rs",
     "storage/src/version.rs",
     "table/src/update_run/group.rs",
