@@ -1,8 +1,8 @@
 //! Replacement of frames: second chance (clock), clean pages first.
 //!
 //! A frame enters without the reference bit, as in the pool of blocks, so that pages read once
-//! leave before pages read repeatedly. A dirty page is written before it leaves. Latched pages stay,
-//! if need be beyond the budget: a thread that holds latches never waits for a frame.
+//! leave before pages read repeatedly. A dirty page is written before it leaves. Latched pages
+//! stay, if need be beyond the budget: a thread that holds latches never waits for a frame.
 
 use std::sync::Arc;
 
