@@ -59,7 +59,7 @@ impl PageStore {
         Ok(check)
     }
 
-    /// The page on the device, unless memory has a newer one.
+    /// The page outside memory, unless memory has a newer one.
     fn check_page(&self, file: &Arc<PageFile>, number: PageNumber) -> Result<()> {
         let id = PageId {
             file: file.id,
@@ -70,7 +70,7 @@ impl PageStore {
             if self.cached(id).is_some_and(|frame| frame.is_unsettled()) {
                 return Ok(());
             }
-            found = file.read_page(number).map(drop);
+            found = self.read_image(file, number, Access::Sequential).map(drop);
             if found.is_ok() {
                 break;
             }

@@ -42,6 +42,8 @@ pub(super) struct PageFile {
     len: AtomicU64,
     /// held while the file grows
     growth: Mutex<()>,
+    /// held while the file is synced: whoever finds nothing to sync has waited for the sync before
+    syncing: Mutex<()>,
     /// None until the map is read
     pub space: Mutex<Option<Space>>,
 }
@@ -63,6 +65,7 @@ impl PageFile {
             failure: Mutex::new(None),
             is_unsynced: AtomicBool::new(false),
             growth: Mutex::new(()),
+            syncing: Mutex::new(()),
             space: Mutex::new(None),
         })
     }
@@ -80,21 +83,30 @@ impl PageFile {
         }
     }
 
-    /// Reads and checks a page.
-    pub fn read_page(&self, number: PageNumber) -> Result<PageImage> {
+    /// The bytes of a page as they are in the file.
+    pub fn read_bytes(&self, number: PageNumber) -> Result<Vec<u8>> {
         self.check_usable()?;
-        let place = || self.place(number);
         let mut bytes = vec![0; PAGE_BYTES];
         let read = self.file.read_exact_at(&mut bytes, offset_of(number));
-        read.map_err(|e| e.context(place()))?;
-        decode(self.database_id, self.page(number), &bytes, &place())
+        read.map_err(|e| e.context(self.place(number)))?;
+        Ok(bytes)
     }
 
-    /// Writes a page, whose record is durable in the log.
-    pub fn write_page(&self, number: PageNumber, image: &PageImage) -> Result<()> {
+    /// Checks the bytes of a page, wherever they were read.
+    pub fn decode(&self, number: PageNumber, bytes: &[u8]) -> Result<PageImage> {
+        let place = self.place(number);
+        decode(self.database_id, self.page(number), bytes, &place)
+    }
+
+    /// The bytes of a page to be written.
+    pub fn encode(&self, number: PageNumber, image: &PageImage) -> Vec<u8> {
+        encode(self.database_id, self.page(number), image)
+    }
+
+    /// Writes the bytes of a page, whose record is durable in the log.
+    pub fn write_bytes(&self, number: PageNumber, bytes: &[u8]) -> Result<()> {
         self.check_usable()?;
-        let bytes = encode(self.database_id, self.page(number), image);
-        let written = self.file.write_all_at(&bytes, offset_of(number));
+        let written = self.file.write_all_at(bytes, offset_of(number));
         self.is_unsynced.store(true, Ordering::Release);
         self.len
             .fetch_max(offset_of(number) + PAGE_BYTES as u64, Ordering::Relaxed);
@@ -104,6 +116,7 @@ impl PageFile {
     /// Makes the pages durable that were written before the call. After a failure the file is
     /// closed.
     pub fn sync(&self) -> Result<()> {
+        let _syncing = self.syncing.lock();
         self.check_usable()?;
         if !self.is_unsynced.swap(false, Ordering::AcqRel) {
             return Ok(());

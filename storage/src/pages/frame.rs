@@ -1,6 +1,8 @@
 //! A page in memory: its latch, its committed image, and whether the file has the image.
 //!
-//! State: *loading* → *present* → *gone*. Only the thread that has made a frame ends its loading.
+//! State: *loading* → *present* → (*leaving* →) *gone*. Only the thread that has made a frame ends its
+//! loading. A clean page that the SSD cache may take is *leaving* until the cache has it; threads
+//! that look for the page wait, so that nobody changes it meanwhile.
 //! A gone frame is not in use and not dirty; threads that still find it look the page up again.
 
 use std::fmt;
@@ -9,15 +11,16 @@ use std::sync::Arc;
 
 use strandline_base::sync::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering};
 
-use super::PageId;
 use super::file::PageFile;
 use super::header::PageImage;
+use super::{Access, PageId};
 use crate::wal::Lsn;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Loading,
     Present,
+    Leaving,
     Gone,
 }
 
@@ -49,13 +52,17 @@ pub(super) struct Frame {
     state: Mutex<FrameState>,
     progress: Condvar,
     referenced: AtomicBool,
+    /// the page was read at random
+    is_random: AtomicBool,
 }
 
 /// What the clock's hand finds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) enum Coldness {
     /// it left the pool: before, or just now if true
     Gone(bool),
+    /// it leaves the pool as soon as the SSD cache has it
+    Leaving(Arc<PageImage>),
     /// cold, but to be written first
     Dirty,
     /// in use or recently read
@@ -79,11 +86,28 @@ impl Frame {
             }),
             progress: Condvar::new(),
             referenced: AtomicBool::new(false),
+            is_random: AtomicBool::new(false),
+        }
+    }
+
+    /// Marks the page as one that was read at random, for the SSD cache.
+    pub fn mark_random(&self) {
+        if !self.is_random.load(Ordering::Relaxed) {
+            self.is_random.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// How the page was read.
+    pub fn access(&self) -> Access {
+        match self.is_random.load(Ordering::Relaxed) {
+            true => Access::Random,
+            false => Access::Sequential,
         }
     }
 
     /// Marks the page as read, for the clock.
     pub fn touch(&self) {
+        self.mark_random();
         if !self.referenced.load(Ordering::Relaxed) {
             self.referenced.store(true, Ordering::Relaxed);
         }
@@ -116,8 +140,12 @@ impl Frame {
         self.progress.notify_all();
     }
 
-    fn wait_loaded<'a>(&self, mut state: MutexGuard<'a, FrameState>) -> MutexGuard<'a, FrameState> {
-        while state.phase == Phase::Loading {
+    /// Waits while the page comes or leaves.
+    fn wait_settled<'a>(
+        &self,
+        mut state: MutexGuard<'a, FrameState>,
+    ) -> MutexGuard<'a, FrameState> {
+        while matches!(state.phase, Phase::Loading | Phase::Leaving) {
             self.progress.wait(&mut state);
         }
         state
@@ -125,8 +153,9 @@ impl Frame {
 
     /// Latches the page for reading; None if the frame is gone.
     pub fn latch_shared(&self) -> Option<Arc<PageImage>> {
-        let mut state = self.wait_loaded(self.state.lock());
+        let mut state = self.state.lock();
         loop {
+            state = self.wait_settled(state);
             if state.phase == Phase::Gone {
                 return None;
             }
@@ -140,7 +169,7 @@ impl Frame {
 
     /// Latches the page for changes; None if the frame is gone.
     pub fn latch_exclusive(&self) -> Option<Arc<PageImage>> {
-        let mut state = self.wait_loaded(self.state.lock());
+        let mut state = self.wait_settled(self.state.lock());
         state.writers_waiting += 1;
         while state.phase != Phase::Gone && (state.readers > 0 || state.is_written_to) {
             self.progress.wait(&mut state);
@@ -249,10 +278,11 @@ impl Frame {
         image.map(|image| image.lsn)
     }
 
-    /// Evicts the page if it is clean, not latched and was not read since the last call.
-    pub fn evict_if_cold(&self) -> Coldness {
+    /// Evicts the page if it is clean, not latched and was not read since the last call. If
+    /// `is_handed_over`, the caller gives the page to the SSD cache and then calls [`Frame::leave`].
+    pub fn evict_if_cold(&self, is_handed_over: bool) -> Coldness {
         let mut state = self.state.lock();
-        if state.phase == Phase::Gone {
+        if matches!(state.phase, Phase::Gone | Phase::Leaving) {
             return Coldness::Gone(false);
         }
         let is_warm = self.referenced.swap(false, Ordering::Relaxed);
@@ -262,9 +292,19 @@ impl Frame {
         if state.is_dirty && !self.file.has_failed() {
             return Coldness::Dirty;
         }
+        if is_handed_over && !self.file.has_failed() {
+            state.phase = Phase::Leaving;
+            return Coldness::Leaving(state.image.clone().expect("a present page has an image"));
+        }
         state.phase = Phase::Gone;
         self.progress.notify_all();
         Coldness::Gone(true)
+    }
+
+    /// Ends the eviction of a page that was handed over.
+    pub fn leave(&self) {
+        self.state.lock().phase = Phase::Gone;
+        self.progress.notify_all();
     }
 }
 

@@ -39,6 +39,7 @@ mod change;
 mod check;
 mod evict;
 mod file;
+mod files;
 mod frame;
 mod header;
 mod record;

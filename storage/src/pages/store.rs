@@ -4,14 +4,16 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use strandline_base::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, RwLock};
-use strandline_base::{Error, Result, SqlState};
+use strandline_base::{Error, Result};
 use strandline_device::{Device, Tier};
 
 use super::file::{PageFile, page_file_name};
+use super::files::{PageFiles, block_of};
 use super::frame::{Frame, PageRead};
 use super::header::{PAGE_BYTES, PageImage};
 use super::space::{self, Space};
 use super::{Access, PageFileId, PageId, PageLog, PageNumber, PageSettings};
+use crate::ssd_cache::{Checkpoint, Settings as CacheSettings, SsdCache};
 use crate::wal::Lsn;
 
 /// Parts of the frame table, each under its own lock.
@@ -41,8 +43,9 @@ pub struct PageStats {
 pub struct PageStore {
     pub(super) device: Arc<dyn Device>,
     pub(super) log: Arc<dyn PageLog>,
-    settings: PageSettings,
-    files: RwLock<HashMap<PageFileId, Arc<PageFile>>>,
+    files: Arc<PageFiles>,
+    /// between memory and the files
+    pub(super) cache: Option<SsdCache>,
     shards: Vec<Shard>,
     /// the clock: every frame of the table, and frames that have left it
     pub(super) ring: Mutex<VecDeque<Arc<Frame>>>,
@@ -65,12 +68,48 @@ impl PageStore {
         log: Arc<dyn PageLog>,
         settings: PageSettings,
     ) -> Arc<Self> {
+        let files = PageFiles::new(Arc::clone(&device), settings.database_id);
+        Self::assemble(device, log, &settings, Arc::new(files), None)
+    }
+
+    /// A store whose pages go through a persistent cache on the fast tier of `device`
+    /// \[SSD-DB §2.4\]. The caller drives the cache's steps ([`PageStore::cache`]).
+    ///
+    /// # Errors
+    /// Those of [`SsdCache::open`].
+    pub fn with_cache(
+        device: Arc<dyn Device>,
+        log: Arc<dyn PageLog>,
+        settings: PageSettings,
+        cache: CacheSettings,
+    ) -> Result<Arc<Self>> {
+        let files = Arc::new(PageFiles::new(Arc::clone(&device), settings.database_id));
+        let cache = SsdCache::open(Arc::clone(&device), files.clone(), cache)?;
+        files.end_opening();
+        let names = device.list()?;
+        for file in cache.files() {
+            let id = u32::try_from(file).ok().map(PageFileId);
+            let is_there = id.is_some_and(|id| names.contains(&page_file_name(id)));
+            if !is_there {
+                cache.forget_file(file);
+            }
+        }
+        Ok(Self::assemble(device, log, &settings, files, Some(cache)))
+    }
+
+    fn assemble(
+        device: Arc<dyn Device>,
+        log: Arc<dyn PageLog>,
+        settings: &PageSettings,
+        files: Arc<PageFiles>,
+        cache: Option<SsdCache>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             device,
             log,
             frames_max: (settings.budget_bytes / PAGE_BYTES).max(FRAMES_MIN),
-            settings,
-            files: RwLock::new(HashMap::new()),
+            files,
+            cache,
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
             ring: Mutex::new(VecDeque::new()),
             frames: AtomicUsize::new(0),
@@ -91,19 +130,19 @@ impl PageStore {
         let name = page_file_name(id);
         let file = self.device.create_on(Tier::Capacity, &name)?;
         let created = (|| -> Result<PageFile> {
-            let file = PageFile::of(&*self.device, self.settings.database_id, id, file)?;
+            let file = PageFile::of(&*self.device, self.files.database_id, id, file)?;
             let mut map = PageImage::zeroed();
             space::set_map_pages(&mut map.body, 1);
             space::set_used(&mut map.body, 0, true);
             file.grow_for(PageNumber(0))?;
-            file.write_page(PageNumber(0), &map)?;
+            file.write_bytes(PageNumber(0), &file.encode(PageNumber(0), &map))?;
             file.sync()?;
             self.device.sync_directory()?;
             Ok(file)
         })();
         match created {
             Ok(file) => {
-                self.files.write().insert(id, Arc::new(file));
+                self.files.insert(file);
                 Ok(())
             }
             Err(e) => {
@@ -119,10 +158,7 @@ impl PageStore {
     /// # Errors
     /// 58P01 if there is no such file.
     pub fn open_file(&self, id: PageFileId) -> Result<()> {
-        let file = self.device.open(&page_file_name(id))?;
-        let file = PageFile::of(&*self.device, self.settings.database_id, id, file)?;
-        self.files.write().insert(id, Arc::new(file));
-        Ok(())
+        self.files.open(id).map(drop)
     }
 
     /// Closes and removes a file. Its name is gone for good after the device's next
@@ -131,7 +167,7 @@ impl PageStore {
     /// # Errors
     /// Those of the device; the file is closed all the same.
     pub fn drop_file(&self, id: PageFileId) -> Result<()> {
-        if let Some(file) = self.files.write().remove(&id) {
+        if let Some(file) = self.files.remove(id) {
             file.fail(file.dropped());
             for shard in &self.shards {
                 let mut shard = shard.lock();
@@ -142,12 +178,15 @@ impl PageStore {
             }
             self.ring.lock().retain(|frame| frame.id.file != id);
         }
+        if let Some(cache) = &self.cache {
+            cache.forget_file(id.0.into());
+        }
         self.device.remove(&page_file_name(id))
     }
 
     /// The ids of the open files.
     pub fn files(&self) -> Vec<PageFileId> {
-        let mut ids: Vec<PageFileId> = self.files.read().keys().copied().collect();
+        let mut ids: Vec<PageFileId> = self.files.all().iter().map(|file| file.id).collect();
         ids.sort_unstable();
         ids
     }
@@ -161,14 +200,7 @@ impl PageStore {
     }
 
     pub(super) fn file(&self, id: PageFileId) -> Result<Arc<PageFile>> {
-        let file = self.files.read().get(&id).map(Arc::clone);
-        file.ok_or_else(|| {
-            let name = page_file_name(id);
-            Error::invalid(
-                SqlState::UNDEFINED_FILE,
-                format!("page file \"{name}\" is not open"),
-            )
-        })
+        self.files.get(id)
     }
 
     /// The page under a shared latch.
@@ -185,6 +217,11 @@ impl PageStore {
             }
             self.forget(&frame);
         }
+    }
+
+    /// The SSD cache, whose steps the caller drives ([`SsdCache::is_step_due`]).
+    pub fn cache(&self) -> Option<&SsdCache> {
+        self.cache.as_ref()
     }
 
     /// Counts since the start.
@@ -240,7 +277,7 @@ impl PageStore {
                 let file = self.file(id.file)?;
                 let (frame, is_new) = self.enter(id, &file);
                 if is_new {
-                    return self.load(frame);
+                    return self.load(frame, access);
                 }
                 frame
             }
@@ -252,10 +289,13 @@ impl PageStore {
         Ok(frame)
     }
 
-    fn load(&self, frame: Arc<Frame>) -> Result<Arc<Frame>> {
+    fn load(&self, frame: Arc<Frame>, access: Access) -> Result<Arc<Frame>> {
+        if access == Access::Random {
+            frame.mark_random();
+        }
         let image = self
             .make_room()
-            .and_then(|()| frame.file.read_page(frame.id.number));
+            .and_then(|()| self.read_image(&frame.file, frame.id.number, access));
         match image {
             Ok(image) => {
                 self.reads.fetch_add(1, Ordering::Relaxed);
@@ -271,8 +311,29 @@ impl PageStore {
         }
     }
 
-    /// Writes a page to its file if it is dirty, after any write of it that runs.
-    pub(super) fn store(&self, frame: &Frame) -> Result<()> {
+    /// The newest image of a page outside memory: the SSD cache's, else the file's. The caller has
+    /// seen to it that nobody evicts the page meanwhile.
+    pub(super) fn read_image(
+        &self,
+        file: &PageFile,
+        number: PageNumber,
+        access: Access,
+    ) -> Result<PageImage> {
+        file.check_usable()?;
+        let cached = match &self.cache {
+            Some(cache) => cache.read(block_of(file.id, number), access)?,
+            None => None,
+        };
+        let bytes = match cached {
+            Some(bytes) => bytes,
+            None => file.read_bytes(number)?,
+        };
+        file.decode(number, &bytes)
+    }
+
+    /// Writes a page if it is dirty, after any write of it that runs: to its file, or to the SSD
+    /// cache by way of an eviction or of a checkpoint.
+    pub(super) fn store(&self, frame: &Frame, checkpoint: Option<&Checkpoint<'_>>) -> Result<()> {
         frame.file.check_usable()?;
         let Some(image) = frame.begin_store() else {
             return Ok(());
@@ -280,10 +341,35 @@ impl PageStore {
         let stored = self
             .log
             .make_durable(image.lsn)
-            .and_then(|()| frame.file.write_page(frame.id.number, &image));
+            .and_then(|()| self.write_image(frame, &image, checkpoint));
         self.writes.fetch_add(1, Ordering::Relaxed);
         frame.end_store(stored.is_err());
         stored
+    }
+
+    fn write_image(
+        &self,
+        frame: &Frame,
+        image: &PageImage,
+        checkpoint: Option<&Checkpoint<'_>>,
+    ) -> Result<()> {
+        let bytes = frame.file.encode(frame.id.number, image);
+        let block = block_of(frame.id.file, frame.id.number);
+        match (&self.cache, checkpoint) {
+            (_, Some(checkpoint)) => checkpoint.write(block, &bytes).map(drop),
+            (Some(cache), None) => cache.evict(block, &bytes, true, frame.access()).map(drop),
+            (None, None) => frame.file.write_bytes(frame.id.number, &bytes),
+        }
+    }
+
+    /// Offers a clean page that leaves memory to the SSD cache.
+    pub(super) fn hand_over(&self, frame: &Frame, image: &PageImage) {
+        if let Some(cache) = &self.cache {
+            let bytes = frame.file.encode(frame.id.number, image);
+            let block = block_of(frame.id.file, frame.id.number);
+            // The file has the page: nothing is lost if the cache does not take it.
+            let _ = cache.evict(block, &bytes, false, frame.access());
+        }
     }
 
     /// Reads the map of `file` unless it is known.
@@ -334,14 +420,15 @@ impl PageStore {
             self.log.make_durable(lsn)?;
         }
         dirty.sort_unstable_by_key(|(frame, _)| frame.id);
+        let cache = self.cache.as_ref().map(SsdCache::checkpoint);
         for (frame, _) in &dirty {
             // A dropped file's pages are needed no more.
-            if self.files.read().contains_key(&frame.id.file) {
-                self.store(frame)?;
+            if self.files.contains(frame.id.file) {
+                self.store(frame, cache.as_ref())?;
             }
         }
-        let files: Vec<Arc<PageFile>> = self.files.read().values().map(Arc::clone).collect();
-        for file in files {
+        cache.map_or(Ok(()), Checkpoint::finish)?;
+        for file in self.files.all() {
             file.sync()?;
         }
         Ok(begin)

@@ -8,8 +8,10 @@ use strandline_base::{Result, SqlState};
 use strandline_sim::SimDisk;
 
 use super::*;
+use crate::ssd_cache::{Mode, Settings as CacheSettings};
 use crate::wal::{Wal, WalSettings};
 
+mod cached;
 mod concurrency;
 mod crash;
 mod damage;
@@ -40,6 +42,8 @@ type Pages = BTreeMap<PageNumber, Arc<Vec<u8>>>;
 /// A database of one page file, and all it has committed.
 struct Rig {
     disk: SimDisk,
+    /// the mode of the SSD cache, if there is one
+    cache: Option<Mode>,
     log: Arc<WalLog>,
     store: Arc<PageStore>,
     /// what a manifest would have: the last checkpoint's begin
@@ -61,13 +65,34 @@ fn wal_settings() -> WalSettings {
     }
 }
 
+/// A store of so many pages in memory, with an SSD cache of ten pages if `cache` is a mode.
+fn store_on(
+    disk: &SimDisk,
+    log: &Arc<WalLog>,
+    budget_pages: usize,
+    cache: Option<Mode>,
+) -> Result<Arc<PageStore>> {
+    let (device, settings) = (disk.device(), settings(budget_pages));
+    let Some(mode) = cache else {
+        return Ok(PageStore::new(device, log.clone(), settings));
+    };
+    let mut cache = CacheSettings::new(ID, 10 * (8192 + 512));
+    (cache.mode, cache.free_slots, cache.batch) = (mode, 3, 2);
+    PageStore::with_cache(device, log.clone(), settings, cache)
+}
+
 impl Rig {
     fn create(disk: &SimDisk, budget_pages: usize) -> Result<Self> {
+        Self::create_with(disk, budget_pages, None)
+    }
+
+    fn create_with(disk: &SimDisk, budget_pages: usize, cache: Option<Mode>) -> Result<Self> {
         let log = Arc::new(WalLog(Wal::create(disk.device(), wal_settings(), ID)?));
-        let store = PageStore::new(disk.device(), log.clone(), settings(budget_pages));
+        let store = store_on(disk, &log, budget_pages, cache)?;
         store.create_file(FILE)?;
         Ok(Self {
             disk: disk.clone(),
+            cache,
             log,
             store,
             redo: Lsn(0),
@@ -82,6 +107,16 @@ impl Rig {
         redo: Lsn,
         history: &[(Lsn, Pages)],
     ) -> Result<Self> {
+        Self::recover_with(disk, budget_pages, redo, history, None)
+    }
+
+    fn recover_with(
+        disk: &SimDisk,
+        budget_pages: usize,
+        redo: Lsn,
+        history: &[(Lsn, Pages)],
+        cache: Option<Mode>,
+    ) -> Result<Self> {
         let mut records = Vec::new();
         let mut keep = |lsn, record: &[u8]| {
             records.push((lsn, record.to_vec()));
@@ -90,7 +125,7 @@ impl Rig {
         let wal = Wal::open(disk.device(), wal_settings(), ID, redo, redo, &mut keep)?;
         let end = wal.end_lsn();
         let log = Arc::new(WalLog(wal));
-        let store = PageStore::new(disk.device(), log.clone(), settings(budget_pages));
+        let store = store_on(disk, &log, budget_pages, cache)?;
         store.open_file(FILE)?;
         for (lsn, record) in &records {
             store.replay(record, *lsn)?;
@@ -98,6 +133,7 @@ impl Rig {
         let kept = history.iter().filter(|(lsn, _)| *lsn <= end);
         Ok(Self {
             disk: disk.clone(),
+            cache,
             log,
             store,
             redo,
@@ -183,6 +219,19 @@ impl Rig {
         match rng.below(16) {
             0 => self.checkpoint(cut),
             1 => self.log.make_durable(self.log.end()),
+            5 if self.cache.is_some() => {
+                let cache = self.store.cache().expect("the rig has one");
+                let done = match rng.one_in(4) {
+                    true => cache.clean_idle(2).map(drop),
+                    false => cache.step().map(drop),
+                };
+                // A slot that a crash has torn stays so until its page, which redo has repaired in
+                // memory, is written.
+                done.or_else(|e| match e.kind() {
+                    strandline_base::ErrorKind::Corrupt => Ok(()),
+                    _ => Err(e),
+                })
+            }
             2..5 => {
                 let count = self.pages().len() as u64;
                 let Some(at) = (count > 0).then(|| rng.below(count) as usize) else {
