@@ -74,12 +74,14 @@ fn concurrent_changes_are_atomic() {
         let reader = scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
                 assert_eq!(sum(&rig.store, &numbers), total);
+                thread::yield_now();
             }
         });
         let checkpoints = scope.spawn(|| {
             let mut redo = Lsn(0);
             while !is_over.load(Ordering::Relaxed) {
                 redo = rig.store.checkpoint().unwrap();
+                thread::yield_now();
             }
             redo
         });
