@@ -236,11 +236,6 @@ impl Frame {
         state.is_dirty = true;
     }
 
-    /// Marks the page as one that its file may lack, under the caller's exclusive latch.
-    pub fn mark_dirty(&self) {
-        self.state.lock().is_dirty = true;
-    }
-
     /// Whether the file may lack the page, or just gets it.
     pub fn is_unsettled(&self) -> bool {
         let state = self.state.lock();

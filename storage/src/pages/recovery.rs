@@ -6,11 +6,12 @@
 //!
 //! * An image replaces the page without reading it. It may be older than the page in the file; then
 //!   the records behind it, which are durable, make the page what it was.
-//! * A delta applies to the body it was made from. If the page is newer, a checkpoint had the
-//!   change, or an eviction: the page is written once more, because bytes that a failed sync has
-//!   lost stay readable (rule 3 of `strandline_device`). If the page is unreadable, a later image
-//!   replaces it, or reading it stays an error. If the page is older, a change is missing: the file
-//!   is closed.
+//!   So every page that was changed since the checkpoint is written again, as rule 3 of
+//!   `strandline_device` demands: bytes that a failed sync has lost stay readable.
+//! * A delta applies to the body it was made from. If the page is newer, the record is older than
+//!   the checkpoint: an image follows, or the checkpoint has made the page durable. If the page is
+//!   unreadable, a later image replaces it, or reading it stays an error. If the page is older, a
+//!   change is missing: the file is closed.
 //! * Records of files that are not open are of files dropped since.
 
 use std::sync::Arc;
@@ -113,13 +114,11 @@ impl PageStore {
                 None => self.forget(&frame),
             }
         };
-        if before.lsn >= lsn {
-            frame.mark_dirty();
-        } else if before.lsn == base {
+        if before.lsn == base {
             let mut body = before.body.clone();
             page.apply(&mut body);
             frame.install(Arc::new(PageImage { lsn, body }));
-        } else {
+        } else if before.lsn < lsn {
             let what = format!(
                 "the page has LSN {}, but the log's next change was made on LSN {}",
                 before.lsn.0, base.0

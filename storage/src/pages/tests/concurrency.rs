@@ -74,12 +74,14 @@ fn concurrent_changes_are_atomic() {
         let reader = scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
                 assert_eq!(sum(&rig.store, &numbers), total);
+                thread::yield_now();
             }
         });
         let checkpoints = scope.spawn(|| {
             let mut redo = Lsn(0);
             while !is_over.load(Ordering::Relaxed) {
                 redo = rig.store.checkpoint().unwrap();
+                thread::yield_now();
             }
             redo
         });
@@ -98,4 +100,28 @@ fn concurrent_changes_are_atomic() {
         let before = rig.store.check(FILE).unwrap();
         assert_eq!(found.store.check(FILE).unwrap().used, before.used);
     }
+}
+
+/// A change that commits while an older image is written leaves the page dirty, and evictable only
+/// once the newer image is written.
+#[test]
+fn a_change_during_a_write_is_written_later() {
+    let rig = Rig::create(&SimDisk::new(1), 8).unwrap();
+    let mut change = rig.store.begin(FILE);
+    let number = change.allocate().unwrap();
+    change.commit().unwrap();
+    let id = PageId { file: FILE, number };
+    let frame = rig.store.cached(id).unwrap();
+    let older = frame.begin_store().expect("dirty");
+    let mut change = rig.store.begin(FILE);
+    change.write(number).unwrap();
+    change.body_mut(number)[0] = 1;
+    let lsn = change.commit().unwrap();
+    assert!(older.lsn < lsn);
+    frame.end_store(false);
+    assert_eq!(frame.dirty_lsn(), Some(lsn));
+    let newer = frame.begin_store().expect("dirty still");
+    assert_eq!((newer.lsn, newer.body[0]), (lsn, 1));
+    frame.end_store(false);
+    assert!(frame.begin_store().is_none());
 }
