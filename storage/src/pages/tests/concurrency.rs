@@ -48,8 +48,18 @@ fn transfer(store: &Arc<PageStore>, numbers: &[PageNumber], rng: &mut Rng) {
 
 #[test]
 fn concurrent_changes_are_atomic() {
+    concurrent_changes(None);
+}
+
+#[test]
+fn concurrent_changes_are_atomic_through_the_cache() {
+    concurrent_changes(Some(Mode::Pc));
+    concurrent_changes(Some(Mode::Lc));
+}
+
+fn concurrent_changes(cache: Option<Mode>) {
     let disk = SimDisk::new(1);
-    let rig = Rig::create(&disk, 4).unwrap();
+    let rig = Rig::create_with(&disk, 4, cache).unwrap();
     let mut change = rig.store.begin(FILE);
     let numbers: Vec<PageNumber> = (0..PAGES)
         .map(|_| {
@@ -77,6 +87,14 @@ fn concurrent_changes_are_atomic() {
                 thread::yield_now();
             }
         });
+        let steps = scope.spawn(|| {
+            while let Some(cache) = rig.store.cache()
+                && !is_over.load(Ordering::Relaxed)
+            {
+                cache.step().unwrap();
+                cache.clean_idle(2).unwrap();
+            }
+        });
         let checkpoints = scope.spawn(|| {
             let mut redo = Lsn(0);
             while !is_over.load(Ordering::Relaxed) {
@@ -90,12 +108,14 @@ fn concurrent_changes_are_atomic() {
         }
         is_over.store(true, Ordering::Relaxed);
         reader.join().unwrap();
+        steps.join().unwrap();
         checkpoints.join().unwrap()
     });
     assert_eq!(sum(&rig.store, &numbers), total);
     rig.log.make_durable(rig.log.end()).unwrap();
     for style in 0..3 {
-        let found = Rig::recover(&disk.after_crash(style), 4, redo, &rig.history).unwrap();
+        let disk = disk.after_crash(style);
+        let found = Rig::recover_with(&disk, 4, redo, &rig.history, cache).unwrap();
         assert_eq!(sum(&found.store, &numbers), total, "style {style}");
         let before = rig.store.check(FILE).unwrap();
         assert_eq!(found.store.check(FILE).unwrap().used, before.used);
