@@ -1,7 +1,7 @@
 //! A page in memory: its latch, its committed image, and whether the file has the image.
 //!
-//! State: *loading* → *present* → (*leaving* →) *gone*. Only the thread that has made a frame ends its
-//! loading. A clean page that the SSD cache may take is *leaving* until the cache has it; threads
+//! State: *loading* → *present* → (*leaving* →) *gone*. Only the thread that has made a frame
+//! ends its loading. A clean page that the SSD cache may take is *leaving* until the cache has it; threads
 //! that look for the page wait, so that nobody changes it meanwhile.
 //! A gone frame is not in use and not dirty; threads that still find it look the page up again.
 
@@ -274,7 +274,7 @@ impl Frame {
     }
 
     /// Evicts the page if it is clean, not latched and was not read since the last call. If
-    /// `is_handed_over`, the caller gives the page to the SSD cache and then calls [`Frame::leave`].
+    /// `is_handed_over`, the caller gives it to the SSD cache and then calls [`Frame::leave`].
     pub fn evict_if_cold(&self, is_handed_over: bool) -> Coldness {
         let mut state = self.state.lock();
         if matches!(state.phase, Phase::Gone | Phase::Leaving) {

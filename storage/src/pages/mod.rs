@@ -18,6 +18,8 @@
 //! 6. A dirty frame is in the frame table until its page is written.
 //! 7. [`PageStore::checkpoint`] reads its begin while no commit is between its append to the log
 //!    and its new frames. So every change before the begin is in a dirty frame or in the file.
+//! 8. With an SSD cache, the newest version of a page is in memory, else in the cache, else in its
+//!    file. A page leaves the frame table only when the cache has it or has refused it.
 //!
 //! # Latches
 //! A thread latches a page at most once at a time, and latches pages in an order that all users of
@@ -25,10 +27,11 @@
 //! `commit` latches the pages of the space map last, in ascending order.
 //!
 //! # Lock order
-//! `checkpointing` → `gate` → the log's locks. `growth` of a file → nothing. `shard` → nothing.
-//! `ring` → a frame's state. A frame's state → nothing. No I/O happens under one of these except
-//! under `checkpointing` and `growth`, for which only checkpoints and growing files wait; the log
-//! may prepare a segment while `gate` is held shared.
+//! `checkpointing` → `gate` → the log's locks. `checkpointing` → the SSD cache's → `syncing` of a
+//! file. `growth` of a file → nothing. `shard` → nothing. `ring` → a frame's state → nothing. No
+//! I/O happens under one of these except under `checkpointing`, `growth` and `syncing`, for which
+//! only checkpoints, growing files and the cache's rounds wait; the log may prepare a segment while
+//! `gate` is held shared.
 //!
 //! # Differences from the paper
 //! \[Indirection §4\] measures page writes of indexes whose leaves hold logical ids; the page store
