@@ -1,6 +1,6 @@
 //! The ordered access method on a device: a generalised search tree \[Hellerstein, Naughton and
-//! Pfeffer, *GiST*, VLDB 1995; Indirection §4\] on the pages of a file. Its first kind is the B-tree
-//! over ordered key bytes.
+//! Pfeffer, *GiST*, VLDB 1995; Indirection §4\] on the pages of a file. Its first kind is the
+//! B-tree over ordered key bytes.
 //!
 //! An entry has a key's bytes and a row's number, which never changes: so an update touches only
 //! the indexes of columns that it changes \[Indirection §2\]. An entry is a hint that the row's
@@ -11,8 +11,8 @@
 //!   ones, and logs and replays their changes. The tree is not rebuilt at opening.
 //! * A retired entry stays as long as a snapshot may need it. It goes when a write needs its space,
 //!   when it is retired again, and by every sweep ([`AccessMethod::retain`]).
-//! * The number of entries is not stored: after opening it is an estimate, until a check has counted
-//!   the entries.
+//! * The number of entries is not stored: after opening it is an estimate, until a check has
+//!   counted the entries.
 //!
 //! `tree` has invariants, protocol and lock order; `node` and docs/format.md have the bytes;
 //! docs/rfcs/1-pages-and-search-tree.md has the whole with the page store.

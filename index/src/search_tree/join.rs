@@ -3,13 +3,13 @@
 //! A leaf that a removal leaves less than half full is joined with a neighbour under the same
 //! parent, if the two together are at most seven eighths full; an empty leaf is always joined if
 //! the joint node fits. The left node takes over the right one's range and entries, the parent
-//! removes the right one, whose page is marked as no node: one change of three pages. An inner node that
-//! has lost a child is joined likewise. A node that is its parent's only child waits until the
-//! parent has been joined. A root with one child takes over the child's content.
+//! removes the right one, whose page is marked as no node: one change of three pages. An inner
+//! node that has lost a child is joined likewise. A node that is its parent's only child waits
+//! until the parent has been joined. A root with one child takes over the child's content.
 //!
-//! A writer that has read the number of the right node's page before must see that it is no node any
-//! more. The page store drops changes of pages that it frees. So the first change marks the page,
-//! and a second one frees it. A crash between the two leaves a page that is not used again.
+//! A writer that has read the number of the right node's page before must see that it is no node
+//! any more. The page store drops changes of pages that it frees. So the first change marks the
+//! page, and a second one frees it. A crash between the two leaves a page that is not used again.
 //!
 //! The parent is latched first, then the left node, then the right one. The nodes are read before
 //! the parent is latched, so that they are in memory.

@@ -1,10 +1,10 @@
 //! Adds many entries: they are collected, sorted and added in order, leaf by leaf.
 //!
 //! A leaf and the sorted entries that it covers become full leaves, nine tenths each, of which the
-//! first stays on the leaf's page: about [`CHANGE_PAGES`] pages in one change. If few entries belong
-//! to a leaf they are added to it one by one, in one change. An empty tree is thus built from left
-//! to right, its pages are allocated in order, and each is written to the log once, as an image; the
-//! last one of a change is filled up by the next change.
+//! first stays on the leaf's page: about [`CHANGE_PAGES`] pages in one change. If few entries
+//! belong to a leaf they are added to it one by one, in one change. An empty tree is thus built
+//! from left to right, its pages are allocated in order, and each is written to the log once, as
+//! an image; the last one of a change is filled up by the next change.
 //!
 //! Differences from the literature: there is no separate builder from the leaves up that must have
 //! the tree for itself. A load runs beside readers and writers.

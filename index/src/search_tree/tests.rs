@@ -6,7 +6,6 @@ mod crash;
 mod damage;
 pub(super) mod support;
 
-use super::tree::ROOT;
 use super::*;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -173,7 +172,7 @@ fn assert_agrees(tested: &Tested, model: &mut Model, rng: &mut Rng, shape: u64) 
 
 #[test]
 fn random_operations_agree_with_a_sorted_map() {
-    for seed in 0..25 {
+    for seed in 0..15 {
         println!("seed {seed}");
         let shape = seed % 5;
         let mut rng = Rng::new(seed);
@@ -408,5 +407,4 @@ fn keys_that_are_too_long_are_refused() {
     }
     whole.assert_whole();
     assert_eq!(whole.index.len(), 100);
-    assert!(NODE_BYTES_MIN > 0 && ROOT.0 == 1);
 }

@@ -4,8 +4,8 @@
 //! Invariants:
 //! 1. The nodes of a level, from the leftmost one along the right links, cover everything. Each
 //!    covers the bytes from its low fence to its high fence, which is the next node's low fence.
-//! 2. The entries of an inner node are low fences of nodes one level below, with their pages. A node
-//!    may be missing there until it has been posted; its left neighbour leads to it.
+//! 2. The entries of an inner node are low fences of nodes one level below, with their pages. A
+//!    node may be missing there until it has been posted; its left neighbour leads to it.
 //! 3. The root is page 1 for ever and alone on its level. Its level is the tree's height less one.
 //! 4. A page number that was read without the latch of its node may lead to a freed page, or to one
 //!    that is used again. If the node there is on the expected level and begins at or before the
@@ -15,25 +15,27 @@
 //!    happens only if the parent has it and its left neighbour leads to it. So a node that is still
 //!    to be posted is never taken away, a descent that has met such a page does not meet it again,
 //!    and no writer changes it. The page is freed after that.
-//! 6. Each change of pages (a [`PageChange`]) takes the tree from one state with these invariants to
-//!    another one. The log has a change as a whole or not at all; so a crash leaves such a state.
+//! 6. Each change of pages (a [`PageChange`]) takes the tree from one state with these invariants
+//!    to another one. The log has a change as a whole or not at all; so a crash leaves such a
+//!    state.
 //!
 //! Protocol:
 //! * A reader holds one latch and reads no page while it holds it. A cursor holds none between two
 //!   calls.
 //! * A writer descends like a reader, latches its node alone for writing, and verifies by (4) that
-//!   it is still the right one. The pages that it latches have just been read, so that the device is
-//!   seldom read under a latch: only if a page has been evicted in between.
+//!   it is still the right one. The pages that it latches have just been read, so that the device
+//!   is seldom read under a latch: only if a page has been evicted in between.
 //! * A split links the new right node and cuts the left one in one change. The new fence is posted
-//!   one level up afterwards, in a change of its own. If a crash or an error comes between, the node
-//!   stays unposted until a writer reaches it along the right link; that writer posts it. Who posts
-//!   verifies, with the parent latched, that the node still begins at this fence.
+//!   one level up afterwards, in a change of its own. If a crash or an error comes between, the
+//!   node stays unposted until a writer reaches it along the right link; that writer posts it. Who
+//!   posts verifies, with the parent latched, that the node still begins at this fence.
 //! * A split of the root moves its entries to two new nodes; nothing is left to be posted.
 //! * [`Tree::insert_seeing`] excludes other insertions of its key by one of [`STRIPES`] locks.
 //! * Joins are described in `join`.
 //!
-//! Lock order: a key's lock; then latches from the top down, and on one level from left to right; at
-//! most three at a time, those of new pages included. The page store takes its own locks below them.
+//! Lock order: a key's lock; then latches from the top down, and on one level from left to right;
+//! at most three at a time, those of new pages included. The page store takes its own locks below
+//! them.
 //!
 //! Differences from the papers: nodes have low fences, so that pages can be used again without
 //! epochs, reference counts or node sequence numbers. Unposted nodes are posted by the next writer,
@@ -369,8 +371,8 @@ impl<K: Kind> Tree<K> {
         Ok(leaf.expect("no root is below the leaves' level"))
     }
 
-    /// Latches the node of `level` that covers `key` for writing, in addition to what the change has
-    /// latched; None if the root is below this level.
+    /// Latches the node of `level` that covers `key` for writing, in addition to what the change
+    /// has latched; None if the root is below this level.
     pub fn latch(
         &self,
         change: &mut PageChange,

@@ -12,8 +12,8 @@ fn small_memory(node_bytes: usize) -> Tested {
     Tested::on(store(device, Arc::default(), 12), node_bytes)
 }
 
-/// Each thread adds and removes keys of its own among the others' and keeps a model of them, while a
-/// reader verifies the order and entries that stay.
+/// Each thread adds and removes keys of its own among the others' and keeps a model of them, while
+/// a reader verifies the order and entries that stay.
 #[test]
 fn threads_find_what_they_added_and_others_keep() {
     for seed in 0..6 {

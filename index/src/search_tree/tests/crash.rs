@@ -19,7 +19,7 @@ fn run(disk: &SimDisk, log: &Arc<MemoryLog>, seed: u64) -> (Vec<(Lsn, Entries)>,
     let (mut model, mut redo) = (Entries::new(), Lsn::default());
     let mut states = vec![(end(), model.clone())];
     let mut rng = Rng::new(seed);
-    for _ in 0..220 {
+    for _ in 0..100 {
         let entry = (
             index.encode(&number(rng.below(90) as i64)),
             RowId(rng.below(2)),
@@ -28,11 +28,11 @@ fn run(disk: &SimDisk, log: &Arc<MemoryLog>, seed: u64) -> (Vec<(Lsn, Entries)>,
             0 => store.checkpoint().map(|from| redo = from),
             1..=9 => {
                 let retired = index.retire(&entry.0, entry.1, CommitTs::ZERO);
-                retired.map(|()| drop(model.remove(&entry)))
+                retired.map(|()| _ = model.remove(&entry))
             }
             _ => {
                 let added = index.insert(&entry.0, entry.1, &mut Vec::new());
-                added.map(|_| drop(model.insert(entry)))
+                added.map(|_| _ = model.insert(entry))
             }
         };
         if done.is_err() {
@@ -49,13 +49,13 @@ fn a_crash_at_any_operation_loses_nothing_that_was_logged() {
     let disk = SimDisk::new(1);
     run(&disk, &log, 1);
     let operations = disk.operations();
-    assert!(operations > 60, "{operations}");
+    assert!(operations > 25, "{operations}");
     for at in 1..=operations + 1 {
         let (disk, log) = (SimDisk::new(at), Arc::new(MemoryLog::default()));
         disk.crash_at(at);
         let (states, redo) = run(&disk, &log, 1);
         let logged = log.0.lock().expect("not poisoned").clone();
-        for seed in 0..4 {
+        for seed in 0..3 {
             let mut rng = Rng::new(seed + at * 10);
             // The log's end after the crash: between what is durable and all of it.
             let behind: Vec<_> = logged.records.iter().map(|(end, _)| *end).collect();

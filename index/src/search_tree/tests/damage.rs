@@ -39,7 +39,7 @@ fn a_wrong_node_is_an_error_with_its_place() {
         change.body_mut(page)[at] = before;
         change.commit().expect("written");
     }
-    assert!(refused > 100, "{refused}");
+    assert!(refused > 60, "{refused}");
     tested.assert_whole();
 }
 
@@ -66,7 +66,9 @@ fn an_operation_that_fails_has_changed_nothing() {
             } else {
                 let mut others = Vec::new();
                 match tested.index.insert(&entry.0, entry.1, &mut others) {
-                    Ok(_) => drop(model.insert(entry)),
+                    Ok(_) => {
+                        model.insert(entry);
+                    }
                     Err(_) => assert!(others.is_empty()),
                 }
             }
