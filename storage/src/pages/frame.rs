@@ -1,9 +1,9 @@
 //! A page in memory: its latch, its committed image, and whether the file has the image.
 //!
 //! State: *loading* → *present* → (*leaving* →) *gone*. Only the thread that has made a frame
-//! ends its loading. A clean page that the SSD cache may take is *leaving* until the cache has it; threads
-//! that look for the page wait, so that nobody changes it meanwhile.
-//! A gone frame is not in use and not dirty; threads that still find it look the page up again.
+//! ends its loading. A clean page that the SSD cache may take is *leaving* until the cache has
+//! it; threads that look for the page wait, so that nobody changes it meanwhile. A gone frame is
+//! not in use and not dirty; threads that still find it look the page up again.
 
 use std::fmt;
 use std::ops::Deref;
