@@ -12,6 +12,7 @@ use std::ops::Bound;
 use std::sync::atomic::Ordering::Relaxed;
 use strandline_base::rng::Rng;
 use strandline_base::{ErrorKind, SqlState};
+use strandline_storage::pages::{Access, PageNumber};
 use support::*;
 
 /// Entries, and since when they are retired.
@@ -287,6 +288,19 @@ fn pages_that_are_left_are_given_back() {
     }
     tested.assert_whole();
     assert!(tested.pages() <= fresh + 8, "{} {fresh}", tested.pages());
+    // A writer that comes to a page which a join has left finds no node in it.
+    let (nodes, _) = nodes(&index.tree);
+    let mut left = 0;
+    for number in (1..fresh as u32).map(PageNumber) {
+        if !nodes.contains(&number) {
+            let page = tested.store.read(FILE, number, Access::Random);
+            let page = page.expect("a page without a node can be read");
+            let node = index.tree.node(number, &page).expect("whole");
+            assert!(node.is_none(), "page {number}");
+            left += 1;
+        }
+    }
+    assert!(left > 0);
     (4_500..5_000).rev().for_each(leave);
     assert!(index.is_empty());
     tested.assert_whole();

@@ -479,3 +479,41 @@ pub(super) fn row_at(leaf: &Node<'_>, at: usize) -> Result<RowId, Damage> {
     let (_, row) = parts_of(&entry).ok_or(Damage("an entry is shorter than a row's number"))?;
     Ok(row)
 }
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use crate::search_tree::kind::BTree;
+
+    /// A page number may lead to a page that is used again for another node.
+    #[test]
+    fn a_node_of_another_level_or_behind_the_probe_leads_nowhere() {
+        let frame = Frame {
+            kind: BTree::ID,
+            level: 1,
+            right: Some(PageNumber(9)),
+            low: Box::from(*b"c"),
+            high: Some(Box::from(*b"f")),
+        };
+        let (mut body, mut entries) = (vec![0; 256], Entries::default());
+        entries.push(b"c", Tail::Child(PageNumber(5)));
+        frame.write(&entries, 0..1, &mut body).expect("it fits");
+        let node = Node::read(&body, BTree::ID).expect("whole");
+        let step = |level, probe| step(node.as_ref(), level, probe).expect("whole");
+        for bytes in [&b"c"[..], b"d"] {
+            assert!(matches!(step(1, Probe::At(bytes)), Step::Here));
+            assert!(matches!(step(0, Probe::At(bytes)), Step::Lost));
+        }
+        assert!(matches!(step(1, Probe::At(b"b")), Step::Lost));
+        assert!(matches!(step(1, Probe::Before(Some(b"c"))), Step::Lost));
+        assert!(matches!(
+            step(1, Probe::At(b"f")),
+            Step::Right(PageNumber(9))
+        ));
+        assert!(matches!(step(1, Probe::Before(Some(b"f"))), Step::Here));
+        assert!(matches!(
+            super::step(None, 1, Probe::At(b"d")),
+            Ok(Step::Lost)
+        ));
+    }
+}
