@@ -148,3 +148,36 @@ fn page_of(block: BlockKey) -> Result<PageNumber> {
         .map(PageNumber)
         .map_err(|_| Error::internal(format!("no page is at {block}")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strandline_device::MemoryDevice;
+
+    /// The cache copies blocks to files that nobody has opened while it is being opened. Later such
+    /// a file is a dropped one, whose name may still be there.
+    #[test]
+    fn blocks_go_to_unopened_files_only_while_the_cache_is_opened() {
+        let id = PageFileId(3);
+        let device = Arc::new(MemoryDevice::new());
+        let file = device.create(&page_file_name(id)).unwrap();
+        file.set_len(2 * PAGE_BYTES as u64).unwrap();
+        let files = PageFiles::new(device, 1);
+        let write = |byte| {
+            let block = block_of(id, PageNumber(1));
+            files.write(block, &vec![byte; PAGE_BYTES]).unwrap();
+            files.sync(block.file).unwrap();
+            let mut found = [0];
+            file.read_exact_at(&mut found, block.offset).unwrap();
+            found[0]
+        };
+        assert_eq!(write(1), 1);
+        files.end_opening();
+        assert_eq!(write(2), 1, "the file was dropped");
+        files.open(id).unwrap();
+        assert_eq!(write(3), 3);
+        let gone = block_of(PageFileId(4), PageNumber(0));
+        files.write(gone, &[0; PAGE_BYTES]).unwrap();
+        assert!(files.read(gone, Access::Random).is_err());
+    }
+}

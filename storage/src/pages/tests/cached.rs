@@ -140,6 +140,26 @@ fn clean_pages_come_back_from_the_cache() {
     assert!(stats.hits >= 8, "{stats:?}");
 }
 
+/// One random read is enough for a page to enter the cache; a sequential one is not.
+#[test]
+fn one_random_read_qualifies_a_page() {
+    for access in [Access::Random, Access::Sequential] {
+        let disk = SimDisk::new(1);
+        let rig = Rig::create(&disk, 16).unwrap();
+        let mut change = rig.store.begin(FILE);
+        let numbers: Vec<PageNumber> = (0..8).map(|_| change.allocate().unwrap()).collect();
+        change.commit().unwrap();
+        rig.store.checkpoint().unwrap();
+        let store = store_on(&disk, &rig.log, 4, Some(Mode::Pc)).unwrap();
+        store.open_file(FILE).unwrap();
+        for number in numbers {
+            drop(store.read(FILE, number, access).unwrap());
+        }
+        let admissions = store.cache().unwrap().stats().admissions;
+        assert_eq!(admissions > 0, access == Access::Random, "{admissions}");
+    }
+}
+
 /// A dropped file's blocks are copied nowhere, and the cache forgets them.
 #[test]
 fn a_dropped_file_leaves_the_cache() {
