@@ -103,10 +103,9 @@ fn concurrent_changes(cache: Option<Mode>) {
             }
             redo
         });
-        for changer in changers {
-            changer.join().unwrap();
-        }
+        let ends: Vec<_> = changers.into_iter().map(|changer| changer.join()).collect();
         is_over.store(true, Ordering::Relaxed);
+        ends.into_iter().for_each(|end| end.unwrap());
         reader.join().unwrap();
         steps.join().unwrap();
         checkpoints.join().unwrap()

@@ -1,5 +1,9 @@
 //! A crash at every operation of the device, twice in a row; lost and failed writes.
 
+use std::fmt;
+
+use strandline_base::sync::Mutex;
+
 use super::*;
 
 const STEPS: usize = 60;
@@ -86,15 +90,20 @@ fn lost_writes_are_written_again() {
     }
 }
 
-/// Makes a page dirty, durably in the log.
+/// Makes a page dirty at both ends, durably in the log.
 fn dirty(rig: &mut Rig) -> PageNumber {
     let number = *rig.pages().keys().next().expect("a page");
+    let flip = |body: &mut [u8]| {
+        body[0] ^= 1;
+        body[PAGE_BODY_BYTES - 1] ^= 1;
+    };
     let mut change = rig.store.begin(FILE);
     change.write(number).unwrap();
-    change.body_mut(number)[0] ^= 1;
+    flip(change.body_mut(number));
     let lsn = change.commit().unwrap();
     let mut pages = rig.pages().clone();
-    Arc::make_mut(pages.get_mut(&number).unwrap())[0] ^= 1;
+    let body: &mut Vec<u8> = Arc::make_mut(pages.get_mut(&number).unwrap());
+    flip(body);
     rig.note(lsn, pages);
     rig.log.make_durable(lsn).unwrap();
     number
@@ -136,5 +145,76 @@ fn after_a_failed_write_the_page_stays_dirty() {
         let disk = disk.after_crash(0);
         let rig = Rig::recover(&disk, 4, rig.redo, &rig.history).unwrap();
         rig.verify(&format!("seed {seed}"));
+    }
+}
+
+/// A log that runs a piece of work when a checkpoint first asks for durability.
+struct Interrupted {
+    log: Arc<WalLog>,
+    work: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl fmt::Debug for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.log.fmt(f)
+    }
+}
+
+impl PageLog for Interrupted {
+    fn append(&self, record: &[u8]) -> Result<Lsn> {
+        self.log.append(record)
+    }
+    fn make_durable(&self, through: Lsn) -> Result<()> {
+        let work = self.work.lock().take();
+        if let Some(work) = work {
+            work();
+        }
+        self.log.make_durable(through)
+    }
+    fn end(&self) -> Lsn {
+        self.log.end()
+    }
+}
+
+fn set_first(store: &Arc<PageStore>, number: PageNumber, byte: u8) -> Lsn {
+    let mut change = store.begin(FILE);
+    change.write(number).unwrap();
+    change.body_mut(number)[0] = byte;
+    change.commit().unwrap()
+}
+
+/// Redo from a checkpoint's begin has the changes that were committed while it ran, and the first
+/// of them on a page is an image.
+#[test]
+fn changes_during_a_checkpoint_lie_behind_its_begin() {
+    let disk = SimDisk::new(1);
+    let rig = Rig::create(&disk, 8).unwrap();
+    let log = Arc::new(Interrupted {
+        log: rig.log.clone(),
+        work: Mutex::new(None),
+    });
+    let store = PageStore::new(disk.device(), log.clone(), settings(8));
+    store.open_file(FILE).unwrap();
+    let mut change = store.begin(FILE);
+    let numbers = [(); 2].map(|()| change.allocate().unwrap());
+    let before = change.commit().unwrap();
+    let (changer, kept) = (Arc::clone(&store), Arc::new(Mutex::new(Lsn(0))));
+    let lsn = Arc::clone(&kept);
+    *log.work.lock() = Some(Box::new(move || {
+        *lsn.lock() = set_first(&changer, numbers[1], 7);
+    }));
+    let begin = store.checkpoint().unwrap();
+    let during = *kept.lock();
+    assert!(
+        before <= begin && begin < during,
+        "{before:?} {begin:?} {during:?}"
+    );
+    let after = set_first(&store, numbers[0], 8);
+    rig.log.make_durable(after).unwrap();
+    for style in 0..3 {
+        let disk = disk.after_crash(style);
+        let found = Rig::recover(&disk, 8, begin, &rig.history).unwrap();
+        let first = |number| found.read(number).unwrap()[0];
+        assert_eq!((first(numbers[0]), first(numbers[1])), (8, 7));
     }
 }
