@@ -6,6 +6,7 @@
 
 use super::Transaction;
 use crate::catalog::edit::CatalogEdit;
+use crate::catalog::ordered_keys::BuiltKey;
 use crate::catalog::{Catalog, KeyDef, TableDef};
 use crate::db::Db;
 use crate::manifest_state::to_json;
@@ -25,6 +26,8 @@ pub(crate) struct Adopted {
     pub(crate) created: Vec<Arc<Store>>,
     /// storages that got columns, with their schemas before
     pub(crate) grown: Vec<(Arc<Store>, Arc<StorageSchema>)>,
+    /// keys of existing rows
+    pub(crate) keys: Vec<BuiltKey>,
 }
 
 impl Db {
@@ -60,6 +63,10 @@ impl Db {
                     let is_known = |known: &KeyDef| known.columns == key.columns;
                     if old.iter().any(is_known)
                         && nulls <= StoredIndex::has_equal_nulls(old, &key.columns)
+                        && (key.ordered.is_none()
+                            || store
+                                .key(&key.columns)
+                                .is_some_and(|known| known.is_ordered()))
                     {
                         continue;
                     }
@@ -68,6 +75,11 @@ impl Db {
                     let threads = self.settings.recovery_threads;
                     fill(&store, &index, word, threads, &Unobserved)?;
                     store.put_index(index);
+                    adopted.keys.push(BuiltKey {
+                        table: table.id,
+                        columns: key.columns.clone(),
+                        complete_since: self.complete_since(table, &store),
+                    });
                 }
             } else {
                 // The number may have been used by a rolled-back transaction.
@@ -120,6 +132,7 @@ impl Transaction {
         edit(&mut catalog)?;
         catalog.forget_dropped();
         catalog.link_foreign_keys();
+        catalog.link_ordered_keys();
         catalog.check_numbers()?;
         check_storable(&CatalogEdit::between(&before, &catalog))?;
         for (id, old) in &before.tables {
@@ -140,6 +153,9 @@ impl Transaction {
             .db
             .adopt_storages(&before, &catalog, word, &mut adopted)
             .and_then(|()| self.build_indexes(&before, &mut catalog, word, &mut built));
+        for key in &adopted.keys {
+            catalog.complete_ordered_key(key);
+        }
         let mut state = self.state.lock();
         if !built.is_empty() {
             state.rare_work().built.extend(built);
