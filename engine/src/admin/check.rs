@@ -79,9 +79,7 @@ fn check_rows(table: &TableDef, store: &Store, damage: &mut Vec<String>) -> Resu
                     ));
                 }
             }
-            // `check_indexes` verifies the ordered ones.
-            let keys = table.keys.iter().enumerate();
-            for (at, key) in keys.filter(|(_, key)| key.ordered.is_none()) {
+            for (at, key) in table.keys.iter().enumerate() {
                 let parts: Vec<Value> = key
                     .columns
                     .iter()

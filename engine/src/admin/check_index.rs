@@ -1,5 +1,5 @@
-//! `check` of secondary indexes and of ordered keys, in both directions. Every visible row must have its entry, and
-//! every entry must lead to a row that has the key, or had it.
+//! `check` of secondary indexes and of ordered keys, in both directions. Every visible row must
+//! have its entry, and every entry must lead to a row that has the key, or had it.
 //!
 //! Writers and sweeps run beside the check, so each apparent error is verified a second time.
 
@@ -22,7 +22,7 @@ struct Check<'a> {
     left: HashSet<RowId>,
 }
 
-/// Verifies the indexes of a table, except those of keys by hash.
+/// Verifies the indexes of a table, except hash indexes.
 pub(super) fn check_indexes(
     table: &TableDef,
     store: &Store,

@@ -50,8 +50,7 @@ pub struct Catalog {
 }
 
 /// The version of catalogs written by this program. 0: without roles; 1: without indexes and
-/// foreign keys; 2: without
-/// ordered keys.
+/// foreign keys; 2: without ordered keys.
 pub const CATALOG_VERSION: u32 = 3;
 
 /// Refuses a catalog of a newer version than this program knows.
@@ -83,7 +82,7 @@ pub struct TableDef {
     pub next_column: u32,
     /// PRIMARY KEY (at most one) and UNIQUE constraints
     pub keys: Vec<KeyDef>,
-    /// WITH (key_index): the access method of keys that are added; None: by the key's columns
+    /// WITH (key_index): the access method of keys that are added; None: hash
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_index: Option<IndexMethod>,
     /// CHECK constraints

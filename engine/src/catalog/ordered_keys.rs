@@ -64,7 +64,7 @@ impl TableDef {
         self.indexes.iter().chain(keys)
     }
 
-    /// The columns of the ordered key whose index has this number.
+    /// The ordered key whose index has this number.
     pub(crate) fn ordered_key(&self, id: IndexId) -> Option<&KeyDef> {
         let has_id = |key: &&KeyDef| key.ordered.as_ref().is_some_and(|index| index.id == id);
         self.keys.iter().find(has_id)

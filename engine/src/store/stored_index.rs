@@ -540,7 +540,11 @@ pub(crate) fn find_readable_index(
     id: IndexId,
 ) -> Option<Arc<StoredIndex>> {
     match table.ordered_key(id) {
-        Some(key) => store.key(&key.columns).filter(|index| index.is_ordered()),
+        // One that could not be built fails, and says why.
+        Some(key) => {
+            let index = store.key(&key.columns);
+            index.filter(|index| index.is_ordered() || !index.is_usable())
+        }
         None => store.secondary_index(id),
     }
 }

@@ -59,15 +59,8 @@ impl Db {
                 // rolled back. It lacks the entries of rows written since.
                 let old = before.tables.get(&table.id).map_or(&[][..], |t| &t.keys);
                 for key in &table.keys {
-                    let nulls = StoredIndex::has_equal_nulls(&table.keys, &key.columns);
-                    let is_known = |known: &KeyDef| known.columns == key.columns;
-                    if old.iter().any(is_known)
-                        && nulls <= StoredIndex::has_equal_nulls(old, &key.columns)
-                        && (key.ordered.is_none()
-                            || store
-                                .key(&key.columns)
-                                .is_some_and(|known| known.is_ordered()))
-                    {
+                    if has_key(old, key, &table.keys, &store) {
+                        adopted.keys.extend(self.kept_key(table, key, old));
                         continue;
                     }
                     self.store(table.storage)?; // restored
@@ -89,6 +82,24 @@ impl Db {
             }
         }
         Ok(())
+    }
+
+    /// Since when the ordered index of a key has been complete that goes on with the index of
+    /// another key, one of `old`.
+    fn kept_key(&self, table: &TableDef, key: &KeyDef, old: &[KeyDef]) -> Option<BuiltKey> {
+        let is_same = |known: &&KeyDef| known.columns == key.columns;
+        let orders = old
+            .iter()
+            .filter(is_same)
+            .map(|known| known.ordered.as_ref());
+        let known = orders.flatten().map(|index| index.complete_since).max();
+        key.ordered.as_ref()?;
+        Some(BuiltKey {
+            table: table.id,
+            columns: key.columns.clone(),
+            // The order may remain from a constraint that has been dropped.
+            complete_since: known.unwrap_or(self.stable()),
+        })
     }
 
     /// Takes the right to change the catalog until the transaction of `word` ends.
@@ -115,6 +126,19 @@ impl Db {
             *ddl = None;
         }
     }
+}
+
+/// Whether the index of one of the keys `old` serves `key`, one of `keys`, as it is.
+fn has_key(old: &[KeyDef], key: &KeyDef, keys: &[KeyDef], store: &Store) -> bool {
+    let is_known = |known: &KeyDef| known.columns == key.columns;
+    let is_ordered = || {
+        let index = store.key(&key.columns);
+        index.is_some_and(|index| index.is_ordered())
+    };
+    old.iter().any(is_known)
+        && StoredIndex::has_equal_nulls(keys, &key.columns)
+            <= StoredIndex::has_equal_nulls(old, &key.columns)
+        && (key.ordered.is_none() || is_ordered())
 }
 
 impl Transaction {

@@ -4,7 +4,7 @@
 use super::constraint_names::{constraint_name, is_constraint};
 use super::foreign_key::{self, ForeignKey};
 use super::refusals::{refuse_aggregates, refuse_subqueries};
-use super::relation_names;
+use super::{ordered_keys, relation_names};
 use crate::parse::names;
 use crate::planning::context::StatementContext;
 use crate::planning::provider::table_schema::condition_schema;
@@ -13,8 +13,8 @@ use datafusion::logical_expr::ExprSchemable;
 use datafusion::sql::sqlparser::ast::{
     Expr, IndexColumn, NullsDistinctOption, PrimaryKeyConstraint, TableConstraint, UniqueConstraint,
 };
-use strandline_base::{ColumnId, Error, Result, SqlState, SqlType};
-use strandline_engine::catalog::index::{ConstraintTiming, IndexMethod};
+use strandline_base::{Error, Result, SqlState};
+use strandline_engine::catalog::index::ConstraintTiming;
 use strandline_engine::catalog::{Catalog, CheckDef, KeyDef, TableDef};
 use strandline_semantics::error::convert;
 
@@ -175,28 +175,8 @@ fn add_key(catalog: &Catalog, table: &mut TableDef, declared: &Key) -> Result<()
         timing: declared.timing,
         ..KeyDef::new(name, primary, ids)
     };
-    table.keys.push(with_index(table, key));
+    table.keys.push(ordered_keys::with_index(table, key)?);
     Ok(())
-}
-
-/// The key with an index as the table's `key_index` says. By default it is ordered for keys of
-/// several columns and for text; other keys are mostly numbers in sequence, which need no entries
-/// in a hash index.
-pub fn with_index(table: &TableDef, key: KeyDef) -> KeyDef {
-    let is_text = |id: &ColumnId| {
-        let column = table.column_by_id(*id);
-        column.is_some_and(|column| {
-            matches!(column.sql_type, SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_))
-        })
-    };
-    let is_ordered = match table.key_index {
-        Some(method) => method == IndexMethod::Ordered,
-        None => key.columns.len() > 1 || key.columns.iter().any(is_text),
-    };
-    match is_ordered {
-        true => key.with_ordered_index(),
-        false => key,
-    }
 }
 
 fn add_check(

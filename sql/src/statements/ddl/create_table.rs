@@ -160,7 +160,7 @@ pub fn options(create: &CreateTable) -> Result<HistoryPolicy> {
     Ok(policy)
 }
 
-/// The access method of the table's keys in WITH (key_index = …); None: by their columns.
+/// The access method of the table's keys in WITH (key_index = …); None: hash.
 pub fn key_index(create: &CreateTable) -> Result<Option<IndexMethod>> {
     let CreateTableOptions::With(options) = &create.table_options else {
         return Ok(None);
@@ -205,8 +205,7 @@ pub fn history_option(option: &SqlOption) -> Result<Option<HistoryPolicy>> {
 fn unrecognized(option: &SqlOption) -> Error {
     let message = format!("unrecognized parameter {option}");
     Error::invalid(SqlState("22023"), message)
-        .with_hint("The storage parameter is history: 'forever', 'none' or an interval. CREATE TABLE also \
-             has key_index: 'ordered' or 'hash'.")
+        .with_hint("The storage parameter is history: 'forever', 'none' or an interval.")
 }
 
 fn text_of(value: &Expr) -> String {
