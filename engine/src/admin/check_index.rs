@@ -1,11 +1,11 @@
-//! `check` of secondary indexes, in both directions. Every visible row must have its entry, and
-//! every entry must lead to a row that has the key, or had it.
+//! `check` of secondary indexes and of ordered keys, in both directions. Every visible row must
+//! have its entry, and every entry must lead to a row that has the key, or had it.
 //!
 //! Writers and sweeps run beside the check, so each apparent error is verified a second time.
 
 use crate::catalog::TableDef;
 use crate::catalog::index::{IndexDef, IndexState};
-use crate::store::{Store, StoredIndex, TableStore, VersionBounds, newest};
+use crate::store::{Store, StoredIndex, TableStore, VersionBounds, find_readable_index, newest};
 use crate::transaction::index_build::{index_parts, key_text};
 use std::collections::HashSet;
 use strandline_base::{RANGE_ROWS, Result, RowId, Value};
@@ -22,18 +22,17 @@ struct Check<'a> {
     left: HashSet<RowId>,
 }
 
-/// Verifies the secondary indexes of a table.
+/// Verifies the indexes of a table, except hash indexes.
 pub(super) fn check_indexes(
     table: &TableDef,
     store: &Store,
     damage: &mut Vec<String>,
 ) -> Result<()> {
     for def in table
-        .indexes
-        .iter()
+        .readable_indexes()
         .filter(|def| def.state == IndexState::Valid)
     {
-        let Some(index) = store.secondary_index(def.id) else {
+        let Some(index) = find_readable_index(store, table, def.id) else {
             damage.push(format!(
                 "table \"{}\": index \"{}\" is not there",
                 table.name, def.name

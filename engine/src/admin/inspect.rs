@@ -5,6 +5,7 @@ use crate::catalog::index::IndexState;
 use crate::db::Db;
 use crate::db::RecoveryReport;
 use crate::display::timestamp_text;
+use crate::store::find_readable_index;
 use crate::store::{RangeForm, RangeImage, RunRecord};
 use std::sync::Arc;
 use strandline_base::Result;
@@ -49,7 +50,7 @@ impl Db {
         for table in catalog.tables.values() {
             sections.push(self.inspect_ranges(table)?);
             sections.push(self.inspect_columns(table)?);
-            if !table.indexes.is_empty() {
+            if table.readable_indexes().next().is_some() {
                 sections.push(self.inspect_indexes(table)?);
             }
         }
@@ -217,8 +218,8 @@ impl Db {
         let title = format!("Indexes of {}.{}", table.schema, table.name);
         let mut section = InspectionSection::new(title, &columns);
         let store = self.any_store(table.storage)?;
-        for def in &table.indexes {
-            let index = store.secondary_index(def.id);
+        for def in table.readable_indexes() {
+            let index = find_readable_index(&store, table, def.id);
             let is_usable = index.as_ref().is_none_or(|index| index.is_usable());
             let state = match def.state {
                 IndexState::Building => "building",

@@ -121,6 +121,16 @@ pub enum IndexMethod {
     Hash,
 }
 
+impl IndexMethod {
+    /// Its name as a storage parameter has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ordered => "ordered",
+            Self::Hash => "hash",
+        }
+    }
+}
+
 /// One part of an index's key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IndexPart {

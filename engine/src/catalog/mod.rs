@@ -10,12 +10,13 @@ pub(crate) mod edit;
 pub mod foreign_keys;
 pub(crate) mod identity;
 pub mod index;
+pub(crate) mod ordered_keys;
 pub(crate) mod retention;
 pub(crate) mod storage_uses;
 pub(crate) mod versions;
 
 use access::Access;
-use index::{ConstraintTiming, ForeignKeyDef, IndexDef, IndexId};
+use index::{ConstraintTiming, ForeignKeyDef, IndexDef, IndexId, IndexMethod};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,8 +50,8 @@ pub struct Catalog {
 }
 
 /// The version of catalogs written by this program. 0: without roles; 1: without indexes and
-/// foreign keys.
-pub const CATALOG_VERSION: u32 = 2;
+/// foreign keys; 2: without ordered keys.
+pub const CATALOG_VERSION: u32 = 3;
 
 /// Refuses a catalog of a newer version than this program knows.
 pub(crate) fn known_version<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
@@ -81,6 +82,9 @@ pub struct TableDef {
     pub next_column: u32,
     /// PRIMARY KEY (at most one) and UNIQUE constraints
     pub keys: Vec<KeyDef>,
+    /// WITH (key_index): the access method of keys that are added; None: hash
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_index: Option<IndexMethod>,
     /// CHECK constraints
     pub checks: Vec<CheckDef>,
     /// secondary indexes
@@ -149,6 +153,9 @@ pub struct KeyDef {
     /// when it is checked
     #[serde(default)]
     pub timing: ConstraintTiming,
+    /// its index as readers see it, if that is ordered; None: a hash index (see [`ordered_keys`])
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ordered: Option<Arc<IndexDef>>,
 }
 
 /// A CHECK constraint.
@@ -278,6 +285,7 @@ impl KeyDef {
             columns,
             nulls_not_distinct: false,
             timing: ConstraintTiming::Immediate,
+            ordered: None,
         }
     }
 
@@ -319,6 +327,7 @@ impl TableDef {
             next_column: columns.len() as u32,
             columns,
             keys: Vec::new(),
+            key_index: None,
             checks: Vec::new(),
             indexes: Vec::new(),
             next_index: 0,
@@ -358,9 +367,9 @@ impl TableDef {
         }
         self.columns.iter().position(|c| c.id == id)
     }
-    /// The secondary index with `id`.
+    /// The index with `id`: a secondary one, or an ordered key's.
     pub fn index(&self, id: IndexId) -> Option<&Arc<IndexDef>> {
-        self.indexes.iter().find(|index| index.id == id)
+        self.readable_indexes().find(|index| index.id == id)
     }
     /// Whether a change of its rows may require a look at other rows, in this table or in another.
     #[inline]

@@ -79,7 +79,11 @@ impl Restoration {
                         // later.
                         let nulls = StoredIndex::has_equal_nulls(&table.keys, &key.columns);
                         let known = store.key(&key.columns);
-                        if known.is_none_or(|known| nulls && !known.enters_nulls()) {
+                        let lacks = |known: Arc<StoredIndex>| {
+                            (nulls && !known.nulls_are_equal())
+                                || (key.ordered.is_some() && !known.is_ordered())
+                        };
+                        if known.is_none_or(lacks) {
                             store.put_index(StoredIndex::of_key(table, &key.columns, store));
                         }
                     }

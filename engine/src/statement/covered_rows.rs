@@ -36,7 +36,7 @@ use super::index_rows::{Fetch, RowView};
 use crate::catalog::TableDef;
 use crate::catalog::index::{IndexDef, IndexId, IndexValue};
 use crate::store::moved_rows::Settled;
-use crate::store::{StoredIndex, secondary_index};
+use crate::store::{StoredIndex, readable_index};
 use arrow_array::RecordBatch;
 use std::sync::Arc;
 use strandline_base::{ColumnId, Result, RowId, SqlType, Value};
@@ -101,7 +101,7 @@ impl Statement {
     /// A watch over an index, to be made before its entries are read.
     pub fn watch_entries(&self, table: &TableDef, index: IndexId) -> Result<EntryWatch> {
         let store = self.transaction().db().store(table.storage)?;
-        let index = secondary_index(&store, index)?;
+        let index = readable_index(&store, table, index)?;
         let since = settled(&index);
         Ok(EntryWatch { index, since })
     }

@@ -16,7 +16,9 @@ use super::{Statement, record_batch};
 use crate::catalog::index::IndexId;
 use crate::catalog::{TableDef, column_of};
 use crate::request::ScanRequest;
-use crate::store::{RangeSnapshot, Store, StoredIndex, TableStore, secondary_index};
+use crate::store::{
+    RangeSnapshot, Store, StoredIndex, TableStore, find_readable_index, readable_index,
+};
 use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow_schema::{Field, Schema, SchemaRef};
 use std::sync::Arc;
@@ -71,11 +73,11 @@ impl Statement {
     /// and the index has been dropped since, nor if it could not be built.
     pub fn has_index(&self, table: &TableDef, index: IndexId) -> bool {
         let store = self.txn.db().store(table.storage);
-        let index = store.map(|store| store.secondary_index(index));
+        let index = store.map(|store| find_readable_index(&store, table, index));
         index.is_ok_and(|index| index.is_some_and(|index| index.is_usable()))
     }
 
-    /// Whether the hash index of a key can be asked; `key` indexes `TableDef::keys`.
+    /// Whether the index of a key can be asked; `key` indexes `TableDef::keys`.
     pub fn has_key(&self, table: &TableDef, key: usize) -> bool {
         let store = self.txn.db().store(table.storage);
         let index = store.map(|store| store.key(&table.keys[key].columns));
@@ -85,7 +87,7 @@ impl Statement {
     /// Entries and bytes of an index.
     pub fn index_size(&self, table: &TableDef, index: IndexId) -> Result<(usize, usize)> {
         let store = self.txn.db().store(table.storage)?;
-        let index = secondary_index(&store, index)?;
+        let index = readable_index(&store, table, index)?;
         Ok((index.index.len(), index.index.memory_bytes()))
     }
 
@@ -100,7 +102,7 @@ impl Statement {
     ) -> Result<IndexRows> {
         let store = self.txn.db().store(table.storage)?;
         Ok(IndexRows {
-            index: secondary_index(&store, index)?,
+            index: readable_index(&store, table, index)?,
             range: range.clone(),
             direction,
             after: None,
@@ -111,7 +113,7 @@ impl Statement {
     /// The computation of the keys that rows of `table` have in an index.
     pub fn row_keys(&self, table: &TableDef, index: IndexId) -> Result<RowKeys> {
         let store = self.txn.db().store(table.storage)?;
-        let index = secondary_index(&store, index)?;
+        let index = readable_index(&store, table, index)?;
         let columns = index.columns.iter();
         let types = columns.map(|id| Ok(column_of(table, *id)?.sql_type));
         Ok(RowKeys {

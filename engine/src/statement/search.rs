@@ -8,14 +8,14 @@ use super::{Modify, RowView, Statement};
 use crate::catalog::TableDef;
 use crate::catalog::index::IndexId;
 use crate::statement::point_table::Effect;
-use crate::store::{TableStore, key_index, secondary_index};
+use crate::store::{TableStore, key_index, readable_index};
 use std::sync::Arc;
 use strandline_base::{ColumnId, Result, RowId, Value};
 use strandline_index::KeyRange;
 use strandline_txn::Visibility;
 
 impl Statement {
-    /// Whether a secondary index can be read and has an entry for each version that this statement
+    /// Whether an index can be read and has an entry for each version that this statement
     /// sees, if the version fulfils the index's condition.
     pub fn sees_index(&self, table: &TableDef, index: IndexId) -> bool {
         let is_complete = |since| since <= self.snapshot_ts();
@@ -31,10 +31,10 @@ impl Statement {
         range: &KeyRange,
     ) -> Result<Option<usize>> {
         let store = self.transaction().db().store(table.storage)?;
-        Ok(secondary_index(&store, index)?.index.estimate(range))
+        Ok(readable_index(&store, table, index)?.index.estimate(range))
     }
 
-    /// Appends the rows that have, or had, this whole key of a plain secondary index. A
+    /// Appends the rows that have, or had, this whole key of a plain index. A
     /// serializable transaction notes the key.
     pub fn rows_of_index_key(
         &self,
@@ -44,7 +44,7 @@ impl Statement {
         rows: &mut Vec<RowId>,
     ) -> Result<()> {
         let store = self.transaction().db().store(table.storage)?;
-        let index = secondary_index(&store, index)?;
+        let index = readable_index(&store, table, index)?;
         if let Some(bytes) = index.key_bytes(key) {
             index.index.lookup(&bytes, rows)?;
         }

@@ -33,7 +33,8 @@ pub(crate) use range::{RangeForm, RangeSummary, StoredRange};
 pub(crate) use restore::{RestoredFrom, RowChange};
 pub use statistics::{ColumnStatistics, TableStatistics};
 pub(crate) use stored_index::{
-    EntryKey, StoredIndex, find_duplicate, find_key, forget_expired, key_index, secondary_index,
+    EntryKey, StoredIndex, find_duplicate, find_key, find_readable_index, forget_expired,
+    key_index, readable_index, secondary_index,
 };
 pub(crate) use table_store::TableStore;
 

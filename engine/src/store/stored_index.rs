@@ -1,9 +1,9 @@
 //! The indexes of a storage: one for each PRIMARY KEY or UNIQUE constraint, and one for each
 //! secondary index. Both are entered, undone, swept, built and checked in the same way.
 //!
-//! An entry leads from a key to a row that has, or had, this key: readers look at the row. An index
-//! of a constraint has no entry for a key with a NULL, unless NULLs are equal; an index of CREATE
-//! INDEX has. A partial index has entries of the rows that fulfil its condition.
+//! An entry leads from a key to a row that has, or had, this key: readers look at the row. A hash
+//! index of a constraint has no entry for a key with a NULL, unless NULLs are equal; an ordered index
+//! has. A partial index has entries of the rows that fulfil its condition.
 //!
 //! Invariants:
 //! 1. A valid index has an entry for every version that is visible at its `complete_since` or later
@@ -72,8 +72,8 @@ pub struct StoredIndex {
 
 /// The purpose of an index.
 enum Kind {
-    /// constraints over its columns
-    Constraint,
+    /// constraints over its columns; Some: ordered
+    Constraint(Option<Box<Ordered>>),
     /// CREATE INDEX
     Secondary(Box<Secondary>),
 }
@@ -81,10 +81,15 @@ enum Kind {
 /// The part that only secondary indexes have.
 struct Secondary {
     id: IndexId,
-    /// the encoder of its keys
-    keys: OrderedKeys,
     /// None: the values of its columns
     key: Option<KeyOfRow>,
+    order: Ordered,
+}
+
+/// The part that only ordered indexes have.
+struct Ordered {
+    /// the encoder of its keys
+    keys: OrderedKeys,
     /// rows whose entries say nothing certain about them
     moved_rows: MovedRows,
 }
@@ -98,14 +103,26 @@ pub(crate) struct EntryKey {
 }
 
 impl StoredIndex {
-    /// That of the table's constraints over exactly these columns, with nothing in it. Its memory
-    /// is taken from the cache's.
+    /// That of the table's constraints over exactly these columns, with nothing in it. It is ordered
+    /// if one of them is. Its memory is taken from the cache's.
     pub fn of_key(table: &TableDef, columns: &[ColumnId], store: &Store) -> Arc<Self> {
         let memory = store.lineage.pool().taken_bytes().clone();
+        let known = store.key(columns);
+        // A rollback may bring back a definition that is ordered.
+        let is_ordered = table.orders_key(columns) || known.is_some_and(|key| key.is_ordered());
+        let (index, order): (Arc<dyn AccessMethod>, _) = match is_ordered {
+            true => {
+                let order = Ordered::new(vec![PartOrder::default(); columns.len()], store);
+                let parts = order.keys.parts().to_vec();
+                let index = OrderedIndex::counted(parts, memory.clone());
+                (Arc::new(index), Some(Box::new(order)))
+            }
+            false => (Arc::new(MemoryIndex::counted(memory.clone())), None),
+        };
         Arc::new(Self {
             columns: columns.to_vec(),
-            index: Arc::new(MemoryIndex::counted(memory.clone())),
-            kind: Kind::Constraint,
+            index,
+            kind: Kind::Constraint(order),
             is_unique: true,
             nulls_are_equal: Self::has_equal_nulls(&table.keys, columns),
             moved: AtomicBool::new(false),
@@ -130,13 +147,11 @@ impl StoredIndex {
         expressions: Option<&dyn RowExpressions>,
     ) -> Result<Arc<Self>> {
         let memory = store.lineage.pool().taken_bytes().clone();
-        let keys = OrderedKeys::new(orders(def));
         let index = OrderedIndex::counted(orders(def), memory.clone());
         let secondary = Secondary {
             id: def.id,
-            keys,
             key: KeyOfRow::of(table, def, expressions)?,
-            moved_rows: MovedRows::counted(memory.clone()),
+            order: Ordered::new(orders(def), store),
         };
         Ok(Arc::new(Self {
             columns: def.key_columns(),
@@ -153,7 +168,7 @@ impl StoredIndex {
     pub fn unusable_key(&self, store: &Store, failure: Error) -> Arc<Self> {
         Self {
             columns: self.columns.clone(),
-            kind: Kind::Constraint,
+            kind: Kind::Constraint(None),
             is_unique: self.is_unique,
             nulls_are_equal: self.nulls_are_equal,
             ..Self::unusable(store, failure)
@@ -166,9 +181,8 @@ impl StoredIndex {
     pub fn unusable_secondary(def: &IndexDef, store: &Store, failure: Error) -> Arc<Self> {
         let secondary = Secondary {
             id: def.id,
-            keys: OrderedKeys::new(orders(def)),
             key: None,
-            moved_rows: MovedRows::counted(store.lineage.pool().taken_bytes().clone()),
+            order: Ordered::new(orders(def), store),
         };
         Self {
             columns: def.key_columns(),
@@ -185,7 +199,7 @@ impl StoredIndex {
         Self {
             columns: Vec::new(),
             index: Arc::new(UnusableIndex::new(failure)),
-            kind: Kind::Constraint,
+            kind: Kind::Constraint(None),
             is_unique: false,
             nulls_are_equal: false,
             moved: AtomicBool::new(true),
@@ -200,7 +214,7 @@ impl StoredIndex {
 
     fn as_secondary(&self) -> Option<&Secondary> {
         match &self.kind {
-            Kind::Constraint => None,
+            Kind::Constraint(_) => None,
             Kind::Secondary(secondary) => Some(secondary),
         }
     }
@@ -215,9 +229,21 @@ impl StoredIndex {
         self.as_secondary()?.key.as_ref()
     }
 
+    fn order(&self) -> Option<&Ordered> {
+        match &self.kind {
+            Kind::Constraint(order) => order.as_deref(),
+            Kind::Secondary(secondary) => Some(&secondary.order),
+        }
+    }
+
+    /// Whether readers may walk over its entries in order.
+    pub fn is_ordered(&self) -> bool {
+        self.order().is_some()
+    }
+
     /// Whether keys with NULLs have entries.
     pub fn enters_nulls(&self) -> bool {
-        self.nulls_are_equal || self.id().is_some()
+        self.nulls_are_equal || self.is_ordered()
     }
 
     /// Whether a constraint's definition makes NULLs equal to each other.
@@ -230,11 +256,9 @@ impl StoredIndex {
         self.is_unique
     }
 
-    /// The keys of a secondary index whose leading parts have these values; None: it is a
-    /// constraint's.
+    /// The keys of an ordered index whose leading parts have these values; None: it is a hash index.
     pub(crate) fn prefix(&self, leading: &[Value]) -> Option<KeyRange> {
-        let secondary = self.as_secondary()?;
-        Some(secondary.keys.prefix(leading))
+        Some(self.order()?.keys.prefix(leading))
     }
 
     /// The bytes under which the index holds entries of a key; None: the key has no entry.
@@ -334,22 +358,31 @@ impl StoredIndex {
         }
     }
 
-    /// This row has changed, or will change, its key; the new key has not been entered yet.
-    /// Constraints note no rows.
+    /// This row has changed, or will change, its key; the new key has not been entered yet. Hash
+    /// indexes note no rows.
     pub(crate) fn note_moved_row(&self, row: RowId) {
         if let Some(moved) = self.moved_rows() {
             moved.mark(row);
         }
     }
 
-    /// A secondary index's rows that may have several entries; None: it is a constraint's.
+    /// An ordered index's rows that may have several entries; None: it is a hash index.
     pub(crate) fn moved_rows(&self) -> Option<&MovedRows> {
-        Some(&self.as_secondary()?.moved_rows)
+        Some(&self.order()?.moved_rows)
     }
 
-    /// The encoder of a secondary index's keys; None: it is a constraint's.
+    /// The encoder of an ordered index's keys; None: it is a hash index.
     pub(crate) fn ordered_keys(&self) -> Option<&OrderedKeys> {
-        Some(&self.as_secondary()?.keys)
+        Some(&self.order()?.keys)
+    }
+}
+
+impl Ordered {
+    fn new(parts: Vec<PartOrder>, store: &Store) -> Self {
+        Self {
+            keys: OrderedKeys::new(parts),
+            moved_rows: MovedRows::counted(store.lineage.pool().taken_bytes().clone()),
+        }
     }
 }
 
@@ -497,4 +530,31 @@ pub(crate) fn secondary_index(store: &Store, id: IndexId) -> Result<Arc<StoredIn
     store
         .secondary_index(id)
         .ok_or_else(|| Error::internal("a secondary index is not there"))
+}
+
+/// The index with this number that readers of `table` walk over: a secondary index, or that of an
+/// ordered key. None: it has been dropped.
+pub(crate) fn find_readable_index(
+    store: &Store,
+    table: &TableDef,
+    id: IndexId,
+) -> Option<Arc<StoredIndex>> {
+    match table.ordered_key(id) {
+        // One that could not be built fails, and says why.
+        Some(key) => {
+            let index = store.key(&key.columns);
+            index.filter(|index| index.is_ordered() || !index.is_usable())
+        }
+        None => store.secondary_index(id),
+    }
+}
+
+/// As [`find_readable_index`], of an index that is there.
+pub(crate) fn readable_index(
+    store: &Store,
+    table: &TableDef,
+    id: IndexId,
+) -> Result<Arc<StoredIndex>> {
+    find_readable_index(store, table, id)
+        .ok_or_else(|| Error::internal("an index that is read is not there"))
 }

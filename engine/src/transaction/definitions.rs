@@ -6,6 +6,7 @@
 
 use super::Transaction;
 use crate::catalog::edit::CatalogEdit;
+use crate::catalog::ordered_keys::BuiltKey;
 use crate::catalog::{Catalog, KeyDef, TableDef};
 use crate::db::Db;
 use crate::manifest_state::to_json;
@@ -25,6 +26,8 @@ pub(crate) struct Adopted {
     pub(crate) created: Vec<Arc<Store>>,
     /// storages that got columns, with their schemas before
     pub(crate) grown: Vec<(Arc<Store>, Arc<StorageSchema>)>,
+    /// keys of existing rows
+    pub(crate) keys: Vec<BuiltKey>,
 }
 
 impl Db {
@@ -56,11 +59,8 @@ impl Db {
                 // rolled back. It lacks the entries of rows written since.
                 let old = before.tables.get(&table.id).map_or(&[][..], |t| &t.keys);
                 for key in &table.keys {
-                    let nulls = StoredIndex::has_equal_nulls(&table.keys, &key.columns);
-                    let is_known = |known: &KeyDef| known.columns == key.columns;
-                    if old.iter().any(is_known)
-                        && nulls <= StoredIndex::has_equal_nulls(old, &key.columns)
-                    {
+                    if has_key(old, key, &table.keys, &store) {
+                        adopted.keys.extend(self.kept_key(table, key, old));
                         continue;
                     }
                     self.store(table.storage)?; // restored
@@ -68,6 +68,11 @@ impl Db {
                     let threads = self.settings.recovery_threads;
                     fill(&store, &index, word, threads, &Unobserved)?;
                     store.put_index(index);
+                    adopted.keys.push(BuiltKey {
+                        table: table.id,
+                        columns: key.columns.clone(),
+                        complete_since: self.complete_since(table, &store),
+                    });
                 }
             } else {
                 // The number may have been used by a rolled-back transaction.
@@ -77,6 +82,24 @@ impl Db {
             }
         }
         Ok(())
+    }
+
+    /// Since when the ordered index of a key has been complete that goes on with the index of
+    /// another key, one of `old`.
+    fn kept_key(&self, table: &TableDef, key: &KeyDef, old: &[KeyDef]) -> Option<BuiltKey> {
+        let is_same = |known: &&KeyDef| known.columns == key.columns;
+        let orders = old
+            .iter()
+            .filter(is_same)
+            .map(|known| known.ordered.as_ref());
+        let known = orders.flatten().map(|index| index.complete_since).max();
+        key.ordered.as_ref()?;
+        Some(BuiltKey {
+            table: table.id,
+            columns: key.columns.clone(),
+            // The order may remain from a constraint that has been dropped.
+            complete_since: known.unwrap_or(self.stable()),
+        })
     }
 
     /// Takes the right to change the catalog until the transaction of `word` ends.
@@ -105,6 +128,19 @@ impl Db {
     }
 }
 
+/// Whether the index of one of the keys `old` serves `key`, one of `keys`, as it is.
+fn has_key(old: &[KeyDef], key: &KeyDef, keys: &[KeyDef], store: &Store) -> bool {
+    let is_known = |known: &KeyDef| known.columns == key.columns;
+    let is_ordered = || {
+        let index = store.key(&key.columns);
+        index.is_some_and(|index| index.is_ordered())
+    };
+    old.iter().any(is_known)
+        && StoredIndex::has_equal_nulls(keys, &key.columns)
+            <= StoredIndex::has_equal_nulls(old, &key.columns)
+        && (key.ordered.is_none() || is_ordered())
+}
+
 impl Transaction {
     /// Edits the transaction's catalog. Waits for other DDL, and then for the writers of every
     /// table whose definition changes. New storages are created empty. The editor must prevent
@@ -120,6 +156,7 @@ impl Transaction {
         edit(&mut catalog)?;
         catalog.forget_dropped();
         catalog.link_foreign_keys();
+        catalog.link_ordered_keys();
         catalog.check_numbers()?;
         check_storable(&CatalogEdit::between(&before, &catalog))?;
         for (id, old) in &before.tables {
@@ -140,6 +177,9 @@ impl Transaction {
             .db
             .adopt_storages(&before, &catalog, word, &mut adopted)
             .and_then(|()| self.build_indexes(&before, &mut catalog, word, &mut built));
+        for key in &adopted.keys {
+            catalog.complete_ordered_key(key);
+        }
         let mut state = self.state.lock();
         if !built.is_empty() {
             state.rare_work().built.extend(built);

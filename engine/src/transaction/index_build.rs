@@ -170,7 +170,7 @@ impl Db {
     }
 
     /// The moment since which an index that is filled now has every version.
-    fn complete_since(&self, table: &TableDef, store: &Store) -> CommitTs {
+    pub(super) fn complete_since(&self, table: &TableDef, store: &Store) -> CommitTs {
         let stable = self.stable();
         let policy = self.history_begins()(table.history);
         policy.max(store.kept_from()).min(stable)

@@ -11,6 +11,7 @@ mod left_builds;
 mod loads;
 mod maintenance;
 mod model;
+mod ordered_keys;
 mod reading;
 mod references;
 mod support;

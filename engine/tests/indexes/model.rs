@@ -9,7 +9,7 @@ use std::sync::Arc;
 use strandline_base::ManualClock;
 use strandline_base::rng::Rng;
 use strandline_device::MemoryDevice;
-use strandline_engine::catalog::{HistoryPolicy, TableDef};
+use strandline_engine::catalog::{HistoryPolicy, KeyDef, TableDef};
 use strandline_engine::*;
 
 const KEYS: u64 = 60;
@@ -117,7 +117,8 @@ impl Run {
             part.nulls_first = self.rng.one_in(2);
         }
         let def = index(&name, parts);
-        match self.rng.below(6) {
+        match self.rng.below(9) {
+            6.. => self.key(&name),
             0 | 1 => create_online(&self.db, &def).expect("create index"),
             2 => create_alone(&self.db, &def).expect("create index"),
             3 => {
@@ -139,6 +140,38 @@ impl Run {
                     add_column(table, &format!("c{c}"), SqlType::Text, text.clone());
                 });
             }
+        }
+    }
+
+    /// Adds or drops a constraint, ordered or not, over columns that the primary key is among.
+    fn key(&mut self, name: &str) {
+        let columns = match self.rng.below(3) {
+            0 => vec![ColumnId(1), ColumnId(0)],
+            1 => vec![ColumnId(0), ColumnId(2)],
+            _ => vec![ColumnId(2), ColumnId(1), ColumnId(0)],
+        };
+        let mut key = KeyDef::new(name.into(), false, columns);
+        key.nulls_not_distinct = self.rng.one_in(4);
+        if !self.rng.one_in(4) {
+            key = key.with_ordered_index();
+        }
+        let (is_dropped, is_undone) = (self.rng.one_in(3), self.rng.one_in(4));
+        let txn = self.db.begin(TxnOptions::default()).expect("begin");
+        self.change(&txn);
+        let changed = txn.change_catalog(&mut |catalog| {
+            let mut table = TableDef::clone(catalog.table("public", "t").expect("t"));
+            match is_dropped && table.keys.len() > 1 {
+                true => drop(table.keys.remove(1)),
+                false => table.keys.push(key.clone()),
+            }
+            catalog.put_table(table);
+            Ok(())
+        });
+        changed.expect("a key");
+        self.change(&txn);
+        match is_undone {
+            true => txn.rollback(),
+            false => drop(txn.commit().expect("commit")),
         }
     }
 

@@ -86,7 +86,7 @@ pub fn create_online(db: &Arc<Db>, def: &IndexDef) -> Result<()> {
 }
 
 pub fn named<'a>(table: &'a TableDef, name: &str) -> &'a Arc<IndexDef> {
-    let mut indexes = table.indexes.iter();
+    let mut indexes = table.readable_indexes();
     indexes.find(|def| def.name == name).expect("an index")
 }
 
@@ -255,7 +255,7 @@ pub fn assert_indexes_agree(
     rows: &[Vec<Value>],
     context: &str,
 ) {
-    for def in &table.indexes {
+    for def in table.readable_indexes() {
         let at = (table, &**def);
         if !statement.has_index(table, def.id) || view.ts() < def.complete_since {
             continue;

@@ -166,6 +166,10 @@ fn table_classes(system: &System, table: &TableDef, rows: &mut Rows) {
             (!table.foreign_keys.is_empty() || !table.referenced_by.is_empty()).into(),
         ),
     ]);
+    if let Some(method) = table.key_index {
+        let options = vec![format!("key_index={}", method.name())];
+        rows.set([("reloptions", CatalogValue::Texts(options))]);
+    }
     for index in table_index::of(table) {
         class(
             rows,

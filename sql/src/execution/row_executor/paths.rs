@@ -23,7 +23,7 @@ pub(super) struct KeyPath {
     pub walk: Option<Direction>,
 }
 
-/// Ranges of a secondary index.
+/// Ranges of an index.
 #[derive(Debug)]
 pub(super) struct IndexPath {
     pub index: IndexId,
@@ -109,7 +109,7 @@ pub(super) fn index_path(
     asked: &Asked<'_>,
     reads: &mut Vec<ColumnId>,
 ) -> Option<IndexPath> {
-    let indexes = table.indexes.iter().filter(|index| {
+    let indexes = table.readable_indexes().filter(|index| {
         index.state == IndexState::Valid && index.method == IndexMethod::Ordered && index.is_plain()
     });
     let paths = indexes.flat_map(|index| {

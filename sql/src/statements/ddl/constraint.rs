@@ -4,7 +4,7 @@
 use super::constraint_names::{constraint_name, is_constraint};
 use super::foreign_key::{self, ForeignKey};
 use super::refusals::{refuse_aggregates, refuse_subqueries};
-use super::relation_names;
+use super::{ordered_keys, relation_names};
 use crate::parse::names;
 use crate::planning::context::StatementContext;
 use crate::planning::provider::table_schema::condition_schema;
@@ -170,11 +170,12 @@ fn add_key(catalog: &Catalog, table: &mut TableDef, declared: &Key) -> Result<()
         }
     }
     let name = key_name(catalog, table, declared.name.clone(), primary, columns)?;
-    table.keys.push(KeyDef {
+    let key = KeyDef {
         nulls_not_distinct: declared.nulls_not_distinct,
         timing: declared.timing,
         ..KeyDef::new(name, primary, ids)
-    });
+    };
+    table.keys.push(ordered_keys::with_index(table, key)?);
     Ok(())
 }
 

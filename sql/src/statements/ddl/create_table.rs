@@ -12,6 +12,7 @@ use datafusion::sql::sqlparser::ast::{
     HiveDistributionStyle, HiveIOFormat, SqlOption,
 };
 use strandline_base::{ColumnId, Error, Result, SqlState};
+use strandline_engine::catalog::index::IndexMethod;
 use strandline_engine::catalog::{Catalog, HistoryPolicy, TableDef};
 
 /// Executes CREATE TABLE with a list of columns.
@@ -92,6 +93,7 @@ fn define(
 ) -> Result<(TableDef, Vec<ForeignKey>)> {
     let mut table = TableDef::new(schema, name, Vec::new());
     table.history = options(create)?;
+    table.key_index = key_index(create)?;
     if let Some(like) = &create.like {
         copy_columns(context, &mut table, like)?;
     }
@@ -149,13 +151,40 @@ pub fn options(create: &CreateTable) -> Result<HistoryPolicy> {
     match &create.table_options {
         CreateTableOptions::None => {}
         CreateTableOptions::With(options) => {
-            for option in options {
+            for option in options.iter().filter(|option| !is_key_index(option)) {
                 policy = history_option(option)?.unwrap_or(policy);
             }
         }
         other => return Err(Error::unsupported(format!("{other} is not supported"))),
     }
     Ok(policy)
+}
+
+/// The access method of the table's keys in WITH (key_index = …); None: hash.
+pub fn key_index(create: &CreateTable) -> Result<Option<IndexMethod>> {
+    let CreateTableOptions::With(options) = &create.table_options else {
+        return Ok(None);
+    };
+    let mut method = None;
+    for option in options.iter().filter(|option| is_key_index(option)) {
+        let SqlOption::KeyValue { value, .. } = option else {
+            continue;
+        };
+        method = Some(match text_of(value).to_lowercase().as_str() {
+            "ordered" => IndexMethod::Ordered,
+            "hash" => IndexMethod::Hash,
+            other => {
+                let message = format!("invalid value for key_index: \"{other}\"");
+                return Err(Error::invalid(SqlState("22023"), message)
+                    .with_hint("Valid values are 'ordered' and 'hash'."));
+            }
+        });
+    }
+    Ok(method)
+}
+
+fn is_key_index(option: &SqlOption) -> bool {
+    matches!(option, SqlOption::KeyValue { key, .. } if names::fold(key) == "key_index")
 }
 
 /// Storage parameters of PostgreSQL without an effect here.

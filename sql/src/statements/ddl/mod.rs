@@ -16,6 +16,7 @@ pub mod drop;
 pub mod foreign_key;
 pub mod history;
 pub mod index;
+mod ordered_keys;
 mod refusals;
 pub mod relation_names;
 pub mod schema;

@@ -18,7 +18,8 @@
 //! ([`terms`]). A partial index is used if the conditions that are known while the statement is
 //! planned imply its predicate ([`predicates`]).
 //!
-//! The hash index of a key gives the rows of whole keys. A scan of a moment before an index has
+//! The index of an ordered key is used like any other index; that of any key gives the rows of whole
+//! keys. A scan of a moment before an index has
 //! been complete does not use it, and none of the past uses a key's.
 //!
 //! If the parts of an index's key are all that a scan reads, the candidates keep their entries, and
@@ -92,7 +93,7 @@ pub struct Access {
     statement: Arc<Statement>,
     indexes: Vec<IndexId>,
     terms: Arc<Terms>,
-    /// keys whose hash index serves: of the table as it is now
+    /// keys whose whole values serve: of the table as it is now
     keys: Vec<usize>,
     condition: Conjunction,
     /// the columns that the scan reads
@@ -121,7 +122,7 @@ impl Access {
             return Ok(None);
         };
         let moment = as_of.unwrap_or(statement.snapshot_ts());
-        let serving = indexed.indexes.iter().map(AsRef::as_ref);
+        let serving = indexed.readable_indexes().map(AsRef::as_ref);
         let serving = serving.filter(|index| {
             serves(index, &indexed, table, moment) && statement.has_index(&indexed, index.id)
         });
@@ -203,7 +204,7 @@ impl Access {
 
     /// The definitions of the indexes that may be asked. One may have been dropped since.
     fn usable(&self) -> impl Iterator<Item = &Arc<IndexDef>> {
-        self.indexed.indexes.iter().filter(|index| {
+        self.indexed.readable_indexes().filter(|index| {
             self.indexes.contains(&index.id) && self.statement.has_index(&self.indexed, index.id)
         })
     }

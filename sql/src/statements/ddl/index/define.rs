@@ -5,6 +5,7 @@ use crate::parse::{index_names, names};
 use crate::planning::context::StatementContext;
 use crate::planning::expressions::{self, Role};
 use crate::planning::provider::table_schema::condition_schema;
+use crate::statements::ddl::ordered_keys::check_type;
 use crate::statements::ddl::refusals::{is_subquery, refuse_aggregates};
 use datafusion::logical_expr::Expr as Plan;
 use datafusion::sql::sqlparser::ast::{
@@ -247,22 +248,6 @@ impl VisitorMut for WithoutTable {
             *expr = Expr::Identifier(column.clone());
         }
         ControlFlow::Continue(())
-    }
-}
-
-fn check_type(sql_type: SqlType) -> Result<()> {
-    match sql_type {
-        SqlType::Json => Err(Error::invalid(
-            SqlState::UNDEFINED_OBJECT,
-            format!(
-                "data type {sql_type} has no default operator class for access method \"btree\""
-            ),
-        )
-        .with_hint(
-            "You must specify an operator class for the index or define a default operator class \
-             for the data type.",
-        )),
-        _ => Ok(()),
     }
 }
 

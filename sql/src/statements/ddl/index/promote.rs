@@ -4,7 +4,7 @@
 use super::undefined;
 use crate::parse::names;
 use crate::planning::context::StatementContext;
-use crate::statements::ddl::{foreign_key, relation_names, verify};
+use crate::statements::ddl::{foreign_key, ordered_keys, relation_names, verify};
 use datafusion::sql::sqlparser::ast::ConstraintUsingIndex;
 use strandline_base::{ColumnId, Error, Result, SqlState, TableId};
 use strandline_engine::catalog::index::{IndexDef, IndexState, IndexValue};
@@ -74,7 +74,7 @@ fn key_of(
     }
     let mut key = KeyDef::new(name, primary, columns);
     key.nulls_not_distinct = def.nulls_not_distinct;
-    Ok(key)
+    ordered_keys::with_index(table, key)
 }
 
 fn not_usable(catalog: &Catalog, table: &TableDef, index: &str) -> Error {

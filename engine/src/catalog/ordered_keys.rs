@@ -1,0 +1,121 @@
+//! Keys whose index is ordered. Such an index serves the key's prefixes, ranges and orders as a
+//! secondary index does, so readers get an [`IndexDef`] of it.
+//!
+//! Invariant: the definition of an ordered key's index has a number of its own among the table's
+//! indexes, and the name, columns and NULLs of its key. [`Catalog::link_ordered_keys`] restores it
+//! after each change of definitions. An ordered index has entries for keys with NULL as well.
+
+use crate::catalog::index::{IndexDef, IndexId, IndexMethod, IndexPart, IndexState, IndexValue};
+use crate::catalog::{Catalog, KeyDef, TableDef};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use strandline_base::{ColumnId, CommitTs};
+
+/// The number of an index that has none yet.
+const UNNUMBERED: IndexId = IndexId(u32::MAX);
+
+impl KeyDef {
+    /// This key with an ordered index.
+    #[must_use]
+    pub fn with_ordered_index(mut self) -> Self {
+        self.ordered = Some(Arc::new(self.index_def(UNNUMBERED, CommitTs::ZERO)));
+        self
+    }
+
+    fn index_def(&self, id: IndexId, complete_since: CommitTs) -> IndexDef {
+        let part = |id: &ColumnId| IndexPart {
+            value: IndexValue::Column(*id),
+            descending: false,
+            nulls_first: false,
+            operator_class: None,
+        };
+        IndexDef {
+            id,
+            name: self.name.clone(),
+            method: IndexMethod::Ordered,
+            parts: self.columns.iter().map(part).collect(),
+            include: Vec::new(),
+            unique: true,
+            nulls_not_distinct: self.nulls_not_distinct,
+            predicate: None,
+            state: IndexState::Valid,
+            complete_since,
+            options: BTreeMap::new(),
+            comment: None,
+        }
+    }
+
+    /// The definition that its ordered index must have but has not.
+    fn mended_index(&self, next: u32) -> Option<IndexDef> {
+        let known = self.ordered.as_ref()?;
+        let id = match known.id {
+            UNNUMBERED => IndexId(next),
+            id => id,
+        };
+        let wanted = self.index_def(id, known.complete_since);
+        (**known != wanted).then_some(wanted)
+    }
+}
+
+impl TableDef {
+    /// The indexes that readers may walk over: the secondary ones and those of ordered keys.
+    pub fn readable_indexes(&self) -> impl Iterator<Item = &Arc<IndexDef>> {
+        let keys = self.keys.iter().filter_map(|key| key.ordered.as_ref());
+        self.indexes.iter().chain(keys)
+    }
+
+    /// The ordered key whose index has this number.
+    pub(crate) fn ordered_key(&self, id: IndexId) -> Option<&KeyDef> {
+        let has_id = |key: &&KeyDef| key.ordered.as_ref().is_some_and(|index| index.id == id);
+        self.keys.iter().find(has_id)
+    }
+
+    /// Whether a key over exactly these columns is ordered.
+    pub(crate) fn orders_key(&self, columns: &[ColumnId]) -> bool {
+        let mut same = self.keys.iter().filter(|key| key.columns == columns);
+        same.any(|key| key.ordered.is_some())
+    }
+}
+
+impl Catalog {
+    /// Makes the definitions of the ordered keys' indexes agree with their keys.
+    pub(crate) fn link_ordered_keys(&mut self) {
+        for table in self.tables.values_mut() {
+            let is_right = |key: &KeyDef| key.mended_index(table.next_index).is_none();
+            if table.keys.iter().all(is_right) {
+                continue;
+            }
+            let table = Arc::make_mut(table);
+            for key in &mut table.keys {
+                let Some(def) = key.mended_index(table.next_index) else {
+                    continue;
+                };
+                if def.id.0 == table.next_index {
+                    table.next_index = table.next_index.saturating_add(1);
+                }
+                key.ordered = Some(Arc::new(def));
+            }
+        }
+    }
+
+    /// Notes since when the ordered index of a key has every version.
+    pub(crate) fn complete_ordered_key(&mut self, built: &BuiltKey) {
+        let Some(table) = self.tables.get_mut(&built.table) else {
+            return;
+        };
+        let keys = Arc::make_mut(table).keys.iter_mut();
+        for key in keys.filter(|key| key.columns == built.columns) {
+            if let Some(index) = &mut key.ordered {
+                Arc::make_mut(index).complete_since = built.complete_since;
+            }
+        }
+    }
+}
+
+/// A key whose index was filled from existing rows.
+pub(crate) struct BuiltKey {
+    pub table: strandline_base::TableId,
+    pub columns: Vec<ColumnId>,
+    /// the index has every version that was visible at this moment or later
+    pub complete_since: CommitTs,
+}
