@@ -4,7 +4,8 @@
 //! Invariants:
 //! 1. A block that an image names is not written again before a later image is durable: the owner
 //!    frees a block only then.
-//! 2. [`LevelBlocks::put_image`] replaces the image as a whole: a crash leaves the older or the newer.
+//! 2. [`LevelBlocks::put_image`] replaces the image as a whole: a crash leaves the older or the
+//!    newer one.
 
 mod file_blocks;
 mod memory_blocks;

@@ -196,7 +196,14 @@ impl Block {
             let (entries, used) = (header.u16()?, header.u32()? as usize);
             let rest = bytes.get(CHECKSUM_BYTES..used)?;
             let is_whole = checksum(&[at.tree, at.number], rest) == sum;
-            Some((is_whole, version, entries, used, header.u64()?, header.u64()?))
+            Some((
+                is_whole,
+                version,
+                entries,
+                used,
+                header.u64()?,
+                header.u64()?,
+            ))
         })();
         let Some((true, version, entries, used, run, ordinal)) = parts else {
             return Err(damaged());

@@ -83,7 +83,13 @@ impl Builders {
     /// Adds what is left of all entries with one key: a fence to the levels below, a data entry.
     pub fn add(&mut self, key: &[u8], fence: Option<u64>, data: Option<bool>) {
         let fence = fence.filter(|to| self.last_fence.is_none_or(|last| *to > last));
-        let data = data.map(|is_insert| if is_insert { Kind::Insert } else { Kind::Delete });
+        let data = data.map(|is_insert| {
+            if is_insert {
+                Kind::Insert
+            } else {
+                Kind::Delete
+            }
+        });
         let kinds: Vec<Kind> = fence.map(Kind::Fence).into_iter().chain(data).collect();
         if kinds.is_empty() {
             return;

@@ -11,7 +11,12 @@ pub(super) fn check(shared: &Shared, damage: &mut Vec<String>) -> Result<()> {
     if state.old.is_some() {
         return Ok(());
     }
-    let inserts = state.head.data.values().filter(|data| data.is_insert).count() as u64;
+    let inserts = state
+        .head
+        .data
+        .values()
+        .filter(|data| data.is_insert)
+        .count() as u64;
     let mut counted = [inserts, state.head.data.len() as u64 - inserts];
     let mut fences: Vec<(Box<[u8]>, u64)> = Vec::new();
     fences.extend(state.head.fences.iter().map(|(key, to)| (key.clone(), *to)));
@@ -47,7 +52,10 @@ pub(super) fn check(shared: &Shared, damage: &mut Vec<String>) -> Result<()> {
             }
         }
         if let Some(rest) = pointed.next() {
-            damage.push(format!("level {}: fence {rest:?} leads nowhere", slot.number));
+            damage.push(format!(
+                "level {}: fence {rest:?} leads nowhere",
+                slot.number
+            ));
         }
         fences = next;
     }

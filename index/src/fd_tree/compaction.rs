@@ -4,9 +4,9 @@
 //! One caller at a time drives it (the tree's compaction lock). Readers see only what
 //! [`Compaction::publish`] changes, under the state's lock.
 //!
-//! Reclaim rule [FD+ A.1]: the first block of an old level goes when the first key of the block that
-//! follows it is not greater than the wavefront. Before that, keys between the last key of the one
-//! and the first key of the other are found by the first block's last fence.
+//! Reclaim rule [FD+ A.1]: the first block of an old level goes when the first key of the block
+//! that follows it is not greater than the wavefront. Before that, keys between the last key of
+//! the one and the first key of the other are found by the first block's last fence.
 
 use super::block::{Item, Kind};
 use super::builder::Builders;
@@ -159,8 +159,12 @@ impl Compaction {
                 source.read.push_back((source.next, first));
                 source.next += 1;
                 let wave = self.wavefront.as_deref();
-                let rest = block.iter().filter(|(key, _)| wave.is_none_or(|w| *key > w));
-                source.buffer.extend(rest.map(|(key, kind)| (key.into(), kind)));
+                let rest = block
+                    .iter()
+                    .filter(|(key, _)| wave.is_none_or(|w| *key > w));
+                source
+                    .buffer
+                    .extend(rest.map(|(key, kind)| (key.into(), kind)));
             }
         }
         if self.head.buffer.is_empty() && !self.head.is_ended {
@@ -173,12 +177,27 @@ impl Compaction {
         let state = shared.state.lock();
         let Some(old) = &state.old else { return };
         let from = self.head.after.as_deref().map_or(Unbounded, Excluded);
-        let data: Vec<_> = old.head.data.range::<[u8], _>((from, Unbounded)).take(HEAD_ENTRIES).collect();
-        let fences: Vec<_> = old.head.fences.range::<[u8], _>((from, Unbounded)).take(HEAD_ENTRIES).collect();
+        let data: Vec<_> = old
+            .head
+            .data
+            .range::<[u8], _>((from, Unbounded))
+            .take(HEAD_ENTRIES)
+            .collect();
+        let fences: Vec<_> = old
+            .head
+            .fences
+            .range::<[u8], _>((from, Unbounded))
+            .take(HEAD_ENTRIES)
+            .collect();
         // Up to the least key behind which a list may be cut: no key is staged in two parts.
         let cuts = [
-            data.last().filter(|_| data.len() == HEAD_ENTRIES).map(|(key, _)| *key),
-            fences.last().filter(|_| fences.len() == HEAD_ENTRIES).map(|(key, _)| *key),
+            data.last()
+                .filter(|_| data.len() == HEAD_ENTRIES)
+                .map(|(key, _)| *key),
+            fences
+                .last()
+                .filter(|_| fences.len() == HEAD_ENTRIES)
+                .map(|(key, _)| *key),
         ];
         let cut = cuts.into_iter().flatten().min().cloned();
         let is_within = |key: &[u8]| cut.as_deref().is_none_or(|cut| key <= cut);
@@ -206,12 +225,21 @@ impl Compaction {
     /// M-stage and m-insert: all keys of which no level can have unread entries.
     fn stage(&mut self, shared: &Shared) -> Result<()> {
         loop {
-            let has_unread = self.sources.iter().any(|source| source.buffer.is_empty() && source.next < source.end);
+            let has_unread = self
+                .sources
+                .iter()
+                .any(|source| source.buffer.is_empty() && source.next < source.end);
             if has_unread || self.head.buffer.is_empty() && !self.head.is_ended {
                 return Ok(());
             }
-            let fronts = self.sources.iter().filter_map(|source| source.buffer.front());
-            let least = fronts.chain(self.head.buffer.front()).map(|(key, _)| key).min();
+            let fronts = self
+                .sources
+                .iter()
+                .filter_map(|source| source.buffer.front());
+            let least = fronts
+                .chain(self.head.buffer.front())
+                .map(|(key, _)| key)
+                .min();
             let Some(key) = least.cloned() else {
                 self.is_done = true;
                 return Ok(());
@@ -285,7 +313,10 @@ impl Compaction {
             let passed = |key: &mut Box<[u8]>| **key <= **wave;
             let left: Vec<_> = self.left.extract_if(.., passed).collect();
             keep_pending(state, &mut old, left);
-            debug_assert!(old.head.data.keys().next().is_none_or(|key| **key > **wave), "I6");
+            debug_assert!(
+                old.head.data.keys().next().is_none_or(|key| **key > **wave),
+                "I6"
+            );
             debug_assert!(old.wavefront.as_ref().is_none_or(|before| before <= wave));
             old.wavefront = Some(wave.clone());
             for (source, slot) in self.sources.iter_mut().zip(&mut old.slots) {
@@ -335,8 +366,12 @@ impl Compaction {
             kept += u32::from(is_kept && at <= new_levels);
             is_kept
         });
-        let Some(last) = kept.checked_sub(1) else { return };
-        let Some(slot) = state.slots.get_mut(last as usize) else { return };
+        let Some(last) = kept.checked_sub(1) else {
+            return;
+        };
+        let Some(slot) = state.slots.get_mut(last as usize) else {
+            return;
+        };
         let mut numbers = kept..slot.number;
         let fit = numbers.find(|number| slot.blocks() <= shared.settings.capacity(*number));
         let number = fit.unwrap_or(slot.number);
@@ -364,7 +399,12 @@ fn skip_levels(shared: &Shared) -> Result<()> {
         let first = {
             let state = shared.state.lock();
             match state.slots.as_slice() {
-                [first, second, ..] if first.level.only_fences && second.blocks() <= shared.settings.capacity(1) => first.clone(),
+                [first, second, ..]
+                    if first.level.only_fences
+                        && second.blocks() <= shared.settings.capacity(1) =>
+                {
+                    first.clone()
+                }
                 _ => return Ok(()),
             }
         };

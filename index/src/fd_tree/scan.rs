@@ -3,7 +3,7 @@
 //!
 //! A batch lies on one side of the wavefront (I6). Of the entries with one key the newest decides.
 
-use super::head::Head;
+use super::head::{Data, Head};
 use super::state::{Shared, Slot};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound::{Excluded, Included};
@@ -40,7 +40,12 @@ struct Part {
 }
 
 impl<'a> Scan<'a> {
-    pub fn new(shared: &'a Shared, from: &[u8], before: Option<&[u8]>, direction: Direction) -> Self {
+    pub fn new(
+        shared: &'a Shared,
+        from: &[u8],
+        before: Option<&[u8]>,
+        direction: Direction,
+    ) -> Self {
         Self {
             shared,
             direction,
@@ -109,7 +114,7 @@ impl<'a> Scan<'a> {
 
     fn head_part(&self, head: &Head, low: &[u8], high: &[u8]) -> Part {
         let range = head.data.range::<[u8], _>((Included(low), Excluded(high)));
-        let own = |(key, data): (&Box<[u8]>, &super::head::Data)| (key.clone(), data.is_insert);
+        let own = |(key, data): (&_, &Data)| (Box::clone(key), data.is_insert);
         let data: Vec<_> = match self.direction {
             Direction::Forward => range.take(HEAD_ENTRIES).map(own).collect(),
             Direction::Backward => range.rev().take(HEAD_ENTRIES).map(own).collect(),
@@ -147,7 +152,11 @@ impl<'a> Scan<'a> {
                 part.cut = Some(edge.into());
                 return Ok(part);
             }
-            ordinal = if self.is_forward() { ordinal + 1 } else { ordinal - 1 };
+            ordinal = if self.is_forward() {
+                ordinal + 1
+            } else {
+                ordinal - 1
+            };
         }
     }
 
@@ -168,7 +177,9 @@ impl<'a> Scan<'a> {
         for (key, is_insert) in parts.into_iter().flat_map(|part| part.data) {
             newest.entry(key).or_insert(is_insert);
         }
-        let found = newest.into_iter().filter(|(key, is_insert)| *is_insert && is_certain(key));
+        let found = newest
+            .into_iter()
+            .filter(|(key, is_insert)| *is_insert && is_certain(key));
         let found = found.map(|(key, _)| key);
         match self.direction {
             Direction::Forward => {

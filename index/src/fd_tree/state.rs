@@ -8,8 +8,8 @@ use super::head::{Change, Head};
 use super::level::Level;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use strandline_base::Result;
 use strandline_base::sync::Mutex;
-use strandline_base::{Error, Result};
 use strandline_storage::level_blocks::LevelBlocks;
 
 /// How a compaction goes beside readers and writers. All but `Fc` are for comparison.
@@ -104,6 +104,14 @@ impl Old {
     }
 }
 
+/// Blocks that nobody finds any more and that are not free yet.
+#[derive(Debug, Default)]
+pub(super) struct Reclaimed {
+    era: Arc<()>,
+    garbage: VecDeque<(Arc<()>, Vec<u64>)>,
+    released: Vec<u64>,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub head: Head,
@@ -112,47 +120,50 @@ pub(super) struct State {
     pub inserts: u64,
     pub deletes: u64,
     pub next_run: u64,
-    era: Arc<()>,
-    garbage: VecDeque<(Arc<()>, Vec<u64>)>,
-    released: Vec<u64>,
+    pub reclaimed: Reclaimed,
 }
 
 impl State {
     /// As long as the result lives, blocks that are reclaimed from now on are not freed.
     pub fn enter(&self) -> Arc<()> {
-        self.era.clone()
+        self.reclaimed.era.clone()
     }
 
     /// Readers that come from now on cannot reach these blocks.
     pub fn reclaim(&mut self, blocks: Vec<u64>) {
         if !blocks.is_empty() {
-            let era = std::mem::take(&mut self.era);
-            self.garbage.push_back((era, blocks));
+            let era = std::mem::take(&mut self.reclaimed.era);
+            self.reclaimed.garbage.push_back((era, blocks));
         }
     }
 
     /// Takes the blocks that no reader can reach.
     pub fn take_released(&mut self) -> Vec<u64> {
-        while let Some((era, _)) = self.garbage.front() {
+        while let Some((era, _)) = self.reclaimed.garbage.front() {
             if Arc::strong_count(era) > 1 {
                 break;
             }
-            if let Some((_, blocks)) = self.garbage.pop_front() {
-                self.released.extend(blocks);
+            if let Some((_, blocks)) = self.reclaimed.garbage.pop_front() {
+                self.reclaimed.released.extend(blocks);
             }
         }
-        std::mem::take(&mut self.released)
+        std::mem::take(&mut self.reclaimed.released)
     }
 
     /// Gives back what [`State::take_released`] has given, after a failure.
     pub fn put_released(&mut self, blocks: Vec<u64>) {
-        self.released.extend(blocks);
+        self.reclaimed.released.extend(blocks);
     }
 
     /// Reclaimed blocks that are not freed yet.
     pub fn unfreed(&self) -> usize {
-        let held: usize = self.garbage.iter().map(|(_, blocks)| blocks.len()).sum();
-        held + self.released.len()
+        let held: usize = self
+            .reclaimed
+            .garbage
+            .iter()
+            .map(|(_, blocks)| blocks.len())
+            .sum();
+        held + self.reclaimed.released.len()
     }
 
     pub fn count(&mut self, change: Change) {
@@ -178,14 +189,6 @@ pub(super) struct Shared {
 impl Shared {
     pub fn read(&self, level: &Level, ordinal: u64) -> Result<Arc<Block>> {
         level.read(ordinal, self.settings.tree, &*self.blocks)
-    }
-
-    /// The error for a fence that an invariant promises.
-    pub fn no_fence(&self, run: u64) -> Error {
-        Error::corrupt(
-            format!("index {}, run {run}", self.settings.tree),
-            "no fence leads to a key (I1, I2): build the index anew",
-        )
     }
 
     /// Whether the entry is in the tree.

@@ -141,14 +141,18 @@ impl FdTree {
             let has_data = state.head.data_bytes() > 0 || state.old.is_some();
             has_data && self.room(state) < entry_bytes
         };
+        let mut ended = 0;
         while is_full(&self.shared.state.lock()) {
-            let before = self.shared.state.lock().old.is_some();
-            let is_active = self.step(true)?;
-            if before && !is_active && is_full(&self.shared.state.lock()) {
-                let pending = |state: &State| state.head.data.values().all(|data| data.is_pending);
-                if pending(&self.shared.state.lock()) {
-                    return Err(full_of_pending(self.shared.settings.head_bytes));
-                }
+            ended += usize::from(!self.step(true)?);
+            let state = self.shared.state.lock();
+            let mut data = state.head.data.values();
+            // Two whole compactions have left nothing but pending entries.
+            if ended > 1
+                && state.old.is_none()
+                && data.all(|data| data.is_pending)
+                && is_full(&state)
+            {
+                return Err(full_of_pending(self.shared.settings.head_bytes));
             }
         }
         Ok(())

@@ -60,7 +60,7 @@ impl FileBlocks {
     /// The newest whole image and its generation.
     fn newest(&self) -> Result<Option<(u64, Vec<u8>)>> {
         let mut newest: Option<(u64, Vec<u8>)> = None;
-        let mut damaged = None;
+        let mut damaged = Vec::new();
         for file in &self.images {
             let mut bytes = vec![0; file.len()? as usize];
             file.read_exact_at(&mut bytes, 0)?;
@@ -69,18 +69,16 @@ impl FileBlocks {
                     newest = Some(found);
                 }
                 Some(_) => {}
-                None if !bytes.is_empty() => damaged = Some(file.name().to_owned()),
+                None if !bytes.is_empty() => damaged.push(file.name()),
                 None => {}
             }
         }
-        // The first image may be torn by a crash, but only while the file of blocks is not used by
-        // an older one: both files with bytes and none whole is damage.
-        match (newest, damaged) {
-            (None, Some(name)) if !self.images[0].is_empty()? && !self.images[1].is_empty()? => Err(
-                Error::corrupt(name, "no whole image of the index: build the index anew"),
-            ),
-            (newest, _) => Ok(newest),
+        // A crash tears at most the image that is being written: the other one is whole or empty.
+        if damaged.len() == self.images.len() {
+            let what = "neither image of the index is whole: build the index anew";
+            return Err(Error::corrupt(damaged.join(" and "), what));
         }
+        Ok(newest)
     }
 }
 
