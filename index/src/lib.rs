@@ -11,9 +11,11 @@
 //! | `access_method` | the interface of an index |
 //! | `hash_index`, `row_keys` | entries by hash; entries of rows that change their keys |
 //! | `ordered_key` | keys as bytes that are ordered as their values |
+//! | `fd_tree` | entries on a device; no access method yet |
 //! | `memory_index`, `ordered_index`, `search_tree`, `unusable_index` | the access methods |
 
 mod access_method;
+mod fd_tree;
 mod hash_index;
 mod key_hash;
 mod memory_index;
@@ -27,6 +29,7 @@ mod unusable_index;
 pub use access_method::{
     AccessMethod, BulkLoad, Capabilities, Collision, Cursor, Direction, KeyBytes, KeyRange, Lookup,
 };
+pub use fd_tree::{FdTree, Mode as FdTreeMode, Settings as FdTreeSettings};
 pub use hash_index::HashIndex;
 pub use key_hash::{hash_integer, hash_key, is_same_key};
 pub use memory_index::MemoryIndex;

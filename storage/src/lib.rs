@@ -6,6 +6,7 @@
 //! | room | contents |
 //! |---|---|
 //! | `pool`, `file` | frames of blocks in memory; files of blocks |
+//! | `level_blocks` | blocks of an index's levels, with their image |
 //! | `run` | sorted runs of records |
 //! | `frame`, `version` | the frame around a record of a stream; the version of a file |
 //! | `stream` | streams of frames, read back |
@@ -17,6 +18,7 @@
 pub mod file;
 mod frame;
 pub mod kept_log;
+pub mod level_blocks;
 pub mod manifest;
 pub mod pages;
 pub mod pool;

@@ -1,0 +1,36 @@
+//! The FD+tree with FD+FC [FD+ §2–4]: an ordered index on the fast tier. Modifications go into a
+//! head in memory; levels below it are runs of blocks, joined by fences; a compaction replaces the
+//! upper levels beside readers and writers. It stands by itself: the engine does not use it yet.
+//!
+//! docs/rfcs/3-fd-tree.md has the invariants I1 to I6, the protocol and the crash cases.
+//!
+//! Lock order: gate (mode `Xm`), latch of an entry, compactor, state, places of a level. No device
+//! is read or written under the state's lock.
+//!
+//! Differences from the paper:
+//! * A fence has an ordinal of the next level, whose list of block numbers is in memory (8 bytes a
+//!   block), instead of a block's address.
+//! * Readers hold an era instead of coupling locks of blocks; a reclaimed block is freed when no
+//!   reader of its era is left and an image without it is durable.
+//! * A compaction begins at half of the head's budget, so that ascending keys, which the wavefront
+//!   meets last, have room. A writer without room runs steps itself.
+//! * A key has at most one data entry in a level: duplicates are different entries.
+//! * Sizes are bytes: I3 allows a quarter more and 2 blocks.
+
+mod block;
+mod builder;
+mod check;
+mod compaction;
+mod head;
+mod image;
+mod level;
+mod plan;
+mod scan;
+mod state;
+mod tree;
+
+pub use state::{Mode, Settings};
+pub use tree::FdTree;
+
+#[cfg(all(test, not(shuttle)))]
+mod tests;

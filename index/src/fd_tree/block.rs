@@ -1,0 +1,318 @@
+//! Blocks of a level [FD+ §2.1].
+//!
+//! ```text
+//! 0   u32  CRC-32C over tree, number, and the bytes from 4 up to the used bytes
+//! 4   u16  version of the format
+//! 6   u16  entries
+//! 8   u32  used bytes, this header included
+//! 12  u64  run: the level's identity, never used twice in a tree
+//! 20  u64  ordinal of the block in its run
+//! 28  ...  entries: u8 kind (0 insert, 1 delete, 2 fence), varint bytes shared with the entry
+//!          before, varint length of the rest and the rest, for a fence varint ordinal
+//! ```
+
+use strandline_base::bytes::{ByteReader, PutBytes};
+use strandline_base::{Error, Result, checksum};
+
+const VERSION: u16 = 1;
+/// Bytes before the entries.
+pub(super) const HEADER_BYTES: usize = 28;
+const CHECKSUM_BYTES: usize = 4;
+
+/// The kind of an entry. Of equal entries a fence comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Insert,
+    Delete,
+    /// the ordinal of a block in the next level
+    Fence(u64),
+}
+
+/// An entry with its own bytes.
+pub(super) type Item = (Box<[u8]>, Kind);
+
+/// Where a block belongs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Identity {
+    pub tree: u64,
+    pub number: u64,
+    pub run: u64,
+    pub ordinal: u64,
+}
+
+/// The entries of a block, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Block {
+    keys: Vec<u8>,
+    ends: Vec<(u32, Kind)>,
+    /// bytes of the encoded entries
+    encoded: usize,
+}
+
+impl Block {
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub fn get(&self, at: usize) -> Option<(&[u8], Kind)> {
+        let (end, kind) = *self.ends.get(at)?;
+        let start = match at {
+            0 => 0,
+            _ => self.ends.get(at - 1)?.0,
+        };
+        Some((self.keys.get(start as usize..end as usize)?, kind))
+    }
+
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&[u8], Kind)> {
+        (0..self.len()).filter_map(|at| self.get(at))
+    }
+
+    pub fn first_key(&self) -> Option<&[u8]> {
+        self.get(0).map(|(key, _)| key)
+    }
+
+    pub fn last_key(&self) -> Option<&[u8]> {
+        let last = self.len().checked_sub(1)?;
+        self.get(last).map(|(key, _)| key)
+    }
+
+    /// The number of entries with keys below `key`.
+    fn below(&self, key: &[u8]) -> usize {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            match self.get(middle) {
+                Some((found, _)) if found < key => low = middle + 1,
+                _ => high = middle,
+            }
+        }
+        low
+    }
+
+    /// The data entry with exactly this key: whether it inserts.
+    pub fn find(&self, key: &[u8]) -> Option<bool> {
+        (self.below(key)..self.len())
+            .map_while(|at| self.get(at).filter(|(found, _)| *found == key))
+            .find_map(|(_, kind)| match kind {
+                Kind::Insert => Some(true),
+                Kind::Delete => Some(false),
+                Kind::Fence(_) => None,
+            })
+    }
+
+    /// The last fence that is not greater than `key`.
+    pub fn floor_fence(&self, key: &[u8]) -> Option<u64> {
+        let mut floor = None;
+        let from = self.below(key);
+        for at in from..self.len() {
+            match self.get(at) {
+                Some((found, Kind::Fence(to))) if found == key => floor = Some(to),
+                Some((found, _)) if found == key => {}
+                _ => break,
+            }
+        }
+        floor.or_else(|| {
+            (0..from).rev().find_map(|at| match self.get(at)? {
+                (_, Kind::Fence(to)) => Some(to),
+                _ => None,
+            })
+        })
+    }
+
+    fn cost(&self, key: &[u8], kind: Kind) -> usize {
+        let shared = common_bytes(self.last_key().unwrap_or_default(), key);
+        let rest = key.len() - shared;
+        let pointer = match kind {
+            Kind::Fence(to) => varint_bytes(to),
+            Kind::Insert | Kind::Delete => 0,
+        };
+        1 + varint_bytes(shared as u64) + varint_bytes(rest as u64) + rest + pointer
+    }
+
+    /// Whether the entries, which have one key, fit into a block of `bytes` with `entries_max`.
+    pub fn fits(&self, key: &[u8], kinds: &[Kind], bytes: usize, entries_max: usize) -> bool {
+        let cost: usize = kinds.iter().map(|kind| self.cost(key, *kind)).sum();
+        HEADER_BYTES + self.encoded + cost <= bytes && self.len() + kinds.len() <= entries_max
+    }
+
+    /// Appends an entry, whose key is not less than the last one.
+    pub fn push(&mut self, key: &[u8], kind: Kind) {
+        debug_assert!(self.last_key().is_none_or(|last| last <= key), "in order");
+        self.encoded += self.cost(key, kind);
+        self.keys.extend_from_slice(key);
+        self.ends.push((self.keys.len() as u32, kind));
+    }
+
+    /// The bytes on the device, filled up to `block_bytes`.
+    pub fn encode(&self, at: Identity, block_bytes: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(block_bytes);
+        bytes.put_u32(0);
+        bytes.put_u16(VERSION);
+        bytes.put_u16(self.len() as u16);
+        bytes.put_u32((HEADER_BYTES + self.encoded) as u32);
+        bytes.put_u64(at.run);
+        bytes.put_u64(at.ordinal);
+        let mut before: &[u8] = &[];
+        for (key, kind) in self.iter() {
+            bytes.put_u8(match kind {
+                Kind::Insert => 0,
+                Kind::Delete => 1,
+                Kind::Fence(_) => 2,
+            });
+            let shared = common_bytes(before, key);
+            bytes.put_varint(shared as u64);
+            bytes.put_bytes(key.get(shared..).unwrap_or_default());
+            if let Kind::Fence(to) = kind {
+                bytes.put_varint(to);
+            }
+            before = key;
+        }
+        debug_assert_eq!(bytes.len(), HEADER_BYTES + self.encoded);
+        let sum = checksum(
+            &[at.tree, at.number],
+            bytes.get(CHECKSUM_BYTES..).unwrap_or_default(),
+        );
+        if let Some(place) = bytes.get_mut(..CHECKSUM_BYTES) {
+            place.copy_from_slice(&sum.to_le_bytes());
+        }
+        bytes.resize(block_bytes, 0);
+        bytes
+    }
+
+    /// The entries of the block that belongs at `at`.
+    ///
+    /// # Errors
+    /// XX001 if the bytes are damaged or another block's.
+    pub fn decode(bytes: &[u8], at: Identity) -> Result<Self> {
+        let place = || {
+            let Identity { tree, number, .. } = at;
+            format!("block {number} of index {tree}")
+        };
+        let damaged = || Error::corrupt(place(), "its bytes are damaged: build the index anew");
+        let mut header = ByteReader::new(bytes);
+        let parts = (|| {
+            let sum = header.u32()?;
+            let version = header.u16()?;
+            let (entries, used) = (header.u16()?, header.u32()? as usize);
+            let rest = bytes.get(CHECKSUM_BYTES..used)?;
+            let is_whole = checksum(&[at.tree, at.number], rest) == sum;
+            Some((
+                is_whole,
+                version,
+                entries,
+                used,
+                header.u64()?,
+                header.u64()?,
+            ))
+        })();
+        let Some((true, version, entries, used, run, ordinal)) = parts else {
+            return Err(damaged());
+        };
+        if version != VERSION {
+            let what = format!("version {version}; this program reads version {VERSION}");
+            return Err(Error::corrupt(place(), what));
+        }
+        if (run, ordinal) != (at.run, at.ordinal) {
+            let what = format!(
+                "block {ordinal} of run {run}, expected block {} of run {}",
+                at.ordinal, at.run
+            );
+            return Err(Error::corrupt(place(), what));
+        }
+        let body = bytes.get(HEADER_BYTES..used).ok_or_else(damaged)?;
+        Self::decode_entries(body, entries).ok_or_else(damaged)
+    }
+
+    fn decode_entries(body: &[u8], entries: u16) -> Option<Self> {
+        let mut reader = ByteReader::new(body);
+        let mut block = Self::default();
+        let mut start = 0;
+        for _ in 0..entries {
+            let kind = reader.u8()?;
+            let shared = usize::try_from(reader.varint()?).ok()?;
+            let rest = reader.bytes()?;
+            let end = block.keys.len();
+            let before_end = start + shared;
+            if before_end > end {
+                return None;
+            }
+            block.keys.extend_from_within(start..before_end);
+            block.keys.extend_from_slice(rest);
+            start = end;
+            let kind = match kind {
+                0 => Kind::Insert,
+                1 => Kind::Delete,
+                2 => Kind::Fence(reader.varint()?),
+                _ => return None,
+            };
+            block.ends.push((block.keys.len() as u32, kind));
+        }
+        block.encoded = body.len();
+        (reader.remaining() == 0).then_some(block)
+    }
+}
+
+fn common_bytes(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+fn varint_bytes(value: u64) -> usize {
+    (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: Identity = Identity {
+        tree: 9,
+        number: 3,
+        run: 5,
+        ordinal: 200,
+    };
+
+    fn block() -> Block {
+        let mut block = Block::default();
+        block.push(b"", Kind::Fence(4));
+        block.push(b"abc", Kind::Insert);
+        block.push(b"abd", Kind::Fence(5));
+        block.push(b"abd", Kind::Delete);
+        block.push(b"b", Kind::Fence(300));
+        block
+    }
+
+    #[test]
+    fn comes_back_and_is_searched() {
+        let bytes = block().encode(AT, 256);
+        let block = Block::decode(&bytes, AT).unwrap();
+        assert_eq!(block, super::tests::block());
+        assert_eq!(block.find(b"abd"), Some(false));
+        assert_eq!(block.find(b"abc"), Some(true));
+        assert_eq!(block.find(b"b"), None);
+        assert_eq!(block.floor_fence(b"abc"), Some(4));
+        assert_eq!(block.floor_fence(b"abd"), Some(5));
+        assert_eq!(block.floor_fence(b"zz"), Some(300));
+    }
+
+    #[test]
+    fn damage_of_every_byte_and_a_wrong_place_are_found() {
+        let bytes = block().encode(AT, 128);
+        let used = HEADER_BYTES + block().encoded;
+        for at in 0..used {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 16;
+            assert!(Block::decode(&damaged, AT).is_err(), "byte {at}");
+        }
+        for at in [
+            Identity { number: 4, ..AT },
+            Identity { tree: 1, ..AT },
+            Identity { run: 6, ..AT },
+            Identity { ordinal: 1, ..AT },
+        ] {
+            assert!(Block::decode(&bytes, at).is_err());
+        }
+        for length in 0..used {
+            assert!(Block::decode(&bytes[..length], AT).is_err());
+        }
+    }
+}

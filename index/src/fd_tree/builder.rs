@@ -1,0 +1,215 @@
+//! The levels that a compaction writes [FD+ §2.3, merge-execute]: the target, which takes all data
+//! entries, and levels above it that have only fences.
+//!
+//! A new block gets its fence in the level above at once. The caller publishes blocks before the
+//! fences that lead to them.
+
+use super::block::{Block, Identity, Kind};
+use super::level::{Level, Place};
+use super::state::{Settings, Shared};
+use std::sync::Arc;
+use strandline_base::Result;
+
+/// One level under construction.
+#[derive(Debug)]
+struct Building {
+    level: Arc<Level>,
+    open: Block,
+    /// ordinal of `open`; None before the first block
+    ordinal: Option<u64>,
+    /// where an earlier state of `open` has been written
+    stored: Option<u64>,
+    /// where earlier states of sealed blocks have been written
+    replaced: Vec<u64>,
+    is_changed: bool,
+    sealed: Vec<(u64, Arc<Block>)>,
+    /// blocks that are published and not written
+    unwritten: Vec<(u64, Arc<Block>)>,
+}
+
+/// The levels under construction, top down; the last one is the target.
+#[derive(Debug)]
+pub(super) struct Builders {
+    levels: Vec<Building>,
+    block_bytes: usize,
+    entries_max: usize,
+    /// fences for the new head that are not published yet
+    pub head_fences: Vec<(Box<[u8]>, u64)>,
+    /// the last block of the level below to which the target has a fence
+    pub last_fence: Option<u64>,
+    /// whether the target has data entries; true after an opening
+    pub has_data: bool,
+}
+
+impl Builders {
+    pub fn new(settings: &Settings, block_bytes: usize, levels: &[Arc<Level>]) -> Self {
+        let building = |level: &Arc<Level>| Building {
+            level: level.clone(),
+            open: Block::default(),
+            ordinal: None,
+            stored: None,
+            replaced: Vec::new(),
+            is_changed: false,
+            sealed: Vec::new(),
+            unwritten: Vec::new(),
+        };
+        Self {
+            levels: levels.iter().map(building).collect(),
+            block_bytes,
+            entries_max: settings.block_entries_max,
+            head_fences: Vec::new(),
+            last_fence: None,
+            has_data: false,
+        }
+    }
+
+    /// Goes on with the last block of each level, after an opening.
+    pub fn resume(&mut self, shared: &Shared) -> Result<()> {
+        self.has_data = true;
+        for building in &mut self.levels {
+            let Some(last) = building.level.end().checked_sub(1) else {
+                continue;
+            };
+            let Some(number) = building.level.number(last) else {
+                continue;
+            };
+            building.open = shared.read(&building.level, last)?.as_ref().clone();
+            building.ordinal = Some(last);
+            building.stored = Some(number);
+        }
+        Ok(())
+    }
+
+    /// Adds what is left of all entries with one key: a fence to the levels below, a data entry.
+    pub fn add(&mut self, key: &[u8], fence: Option<u64>, data: Option<bool>) {
+        let fence = fence.filter(|to| self.last_fence.is_none_or(|last| *to > last));
+        let data = data.map(|is_insert| {
+            if is_insert {
+                Kind::Insert
+            } else {
+                Kind::Delete
+            }
+        });
+        let kinds: Vec<Kind> = fence.map(Kind::Fence).into_iter().chain(data).collect();
+        if kinds.is_empty() {
+            return;
+        }
+        self.has_data |= data.is_some();
+        let target = self.levels.len() - 1;
+        if !self.has_room(target, key, &kinds) {
+            self.begin_block(target, key);
+            if let (None, Some(last)) = (fence, self.last_fence) {
+                self.push(target, key, Kind::Fence(last));
+            }
+        }
+        for kind in kinds {
+            self.push(target, key, kind);
+        }
+        self.last_fence = fence.or(self.last_fence);
+    }
+
+    fn has_room(&self, at: usize, key: &[u8], kinds: &[Kind]) -> bool {
+        let Some(building) = self.levels.get(at).filter(|level| level.ordinal.is_some()) else {
+            return false;
+        };
+        let (bytes, entries) = (self.block_bytes, self.entries_max);
+        building.open.fits(key, kinds, bytes, entries)
+    }
+
+    fn push(&mut self, at: usize, key: &[u8], kind: Kind) {
+        if let Some(building) = self.levels.get_mut(at) {
+            building.open.push(key, kind);
+            building.is_changed = true;
+        }
+    }
+
+    /// Seals the open block of a level and begins the next one, with its fence in the level above.
+    fn begin_block(&mut self, at: usize, key: &[u8]) {
+        let Some(building) = self.levels.get_mut(at) else {
+            return;
+        };
+        let next = match building.ordinal {
+            Some(ordinal) => {
+                let block = std::mem::take(&mut building.open);
+                building.sealed.push((ordinal, Arc::new(block)));
+                ordinal + 1
+            }
+            None => building.level.end(),
+        };
+        let key = if next == 0 { &[][..] } else { key };
+        building.ordinal = Some(next);
+        building.replaced.extend(building.stored.take());
+        let fence = Kind::Fence(next);
+        match at.checked_sub(1) {
+            None => self.head_fences.push((key.into(), next)),
+            Some(above) => {
+                if !self.has_room(above, key, &[fence]) {
+                    self.begin_block(above, key);
+                }
+                self.push(above, key, fence);
+            }
+        }
+    }
+
+    /// Makes the blocks reachable: whole ones and the open ones as they are.
+    pub fn publish(&mut self) {
+        for building in &mut self.levels {
+            for (ordinal, block) in building.sealed.drain(..) {
+                building.level.set(ordinal, Place::Memory(block.clone()));
+                building.unwritten.push((ordinal, block));
+            }
+            if let (Some(ordinal), true) = (building.ordinal, building.is_changed) {
+                let block = Arc::new(building.open.clone());
+                building.level.set(ordinal, Place::Memory(block));
+            }
+        }
+    }
+
+    /// Bytes of published whole blocks that are not written.
+    pub fn unwritten_bytes(&self) -> usize {
+        let blocks: usize = self.levels.iter().map(|level| level.unwritten.len()).sum();
+        blocks * self.block_bytes
+    }
+
+    /// Writes everything that is published. Returns the blocks that have become superfluous.
+    pub fn write(&mut self, shared: &Shared) -> Result<Vec<u64>> {
+        let mut superfluous = Vec::new();
+        let mut batch = Vec::new();
+        let mut places = Vec::new();
+        for building in &mut self.levels {
+            let mut blocks = building.unwritten.clone();
+            if let (Some(ordinal), true) = (building.ordinal, building.is_changed) {
+                blocks.push((ordinal, Arc::new(building.open.clone())));
+            }
+            let numbers = shared.blocks.allocate(blocks.len())?;
+            for ((ordinal, block), number) in blocks.into_iter().zip(numbers) {
+                let run = building.level.run;
+                let tree = shared.settings.tree;
+                let at = Identity {
+                    tree,
+                    number,
+                    run,
+                    ordinal,
+                };
+                batch.push((number, block.encode(at, self.block_bytes)));
+                places.push((building.level.clone(), ordinal, number));
+            }
+        }
+        batch.sort_unstable_by_key(|(number, _)| *number);
+        shared.blocks.write(&batch)?;
+        shared.blocks.sync()?;
+        for (level, ordinal, number) in places {
+            level.set(ordinal, Place::Stored(number));
+        }
+        for building in &mut self.levels {
+            building.unwritten.clear();
+            superfluous.append(&mut building.replaced);
+            if building.is_changed {
+                let now = building.ordinal.and_then(|at| building.level.number(at));
+                superfluous.extend(std::mem::replace(&mut building.stored, now));
+            }
+            building.is_changed = false;
+        }
+        Ok(superfluous)
+    }
+}

@@ -1,0 +1,81 @@
+//! Merge-prepare: which levels a compaction replaces, and which it makes [FD+ §2.3, §4.2].
+
+use super::state::{Settings, State};
+
+/// What a compaction does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Plan {
+    /// levels below the head that it replaces, from the top
+    pub replaced: usize,
+    /// number of the level that takes all data entries
+    pub target: u32,
+    /// levels above the target that have only fences; the others are skipped
+    pub fence_levels: u32,
+}
+
+/// Bytes of the key of an average entry, if the head has none.
+const KEY_BYTES: usize = 32;
+
+/// Chooses the least level that is sure to hold what is above it; all levels on an underflow.
+pub(super) fn plan(
+    settings: &Settings,
+    state: &State,
+    block_bytes: usize,
+    is_underflow: bool,
+) -> Plan {
+    let entries = state.head.data.len();
+    let by_bytes = state.head.data_bytes().div_ceil(block_bytes);
+    let by_entries = entries.div_ceil(settings.block_entries_max);
+    let head_blocks = by_bytes.max(by_entries) as u64;
+    let height = state.slots.last().map_or(1, |slot| slot.number + 1);
+    let mut chosen = None;
+    for target in 1..height {
+        let is_full = target + 1 == height;
+        if is_underflow && !is_full {
+            continue;
+        }
+        let replaced = state.slots.iter().take_while(|slot| slot.number <= target);
+        let replaced = replaced.count();
+        let data_blocks: u64 = (state.slots.iter().take(replaced).enumerate())
+            .filter(|(at, slot)| !slot.level.only_fences || at + 1 == replaced && !is_full)
+            .map(|(_, slot)| slot.blocks())
+            .sum();
+        let mut bound = head_blocks + data_blocks;
+        if is_full {
+            // The live entries at the density of all entries.
+            let all = (state.inserts + state.deletes).max(1);
+            let live = state.inserts.saturating_sub(state.deletes);
+            bound = (u128::from(bound) * u128::from(live)).div_ceil(u128::from(all)) as u64;
+        } else {
+            // Every new block may begin with a fence that I2 adds.
+            let dense = (settings.block_entries_max as u64).clamp(2, 64);
+            bound = bound * dense / (dense - 1) + 1;
+        }
+        chosen = Some((replaced, target, bound));
+        if bound <= settings.capacity(target) {
+            break;
+        }
+        chosen = None;
+    }
+    let (replaced, target, bound) = chosen.unwrap_or_else(|| {
+        let blocks = state.slots.iter().filter(|slot| !slot.level.only_fences);
+        let blocks: u64 = blocks.map(|slot| slot.blocks()).sum();
+        (state.slots.len(), height, head_blocks + blocks)
+    });
+    let key_bytes = match entries {
+        0 => KEY_BYTES,
+        _ => state.head.data_bytes() / entries,
+    };
+    let fences_a_block = (block_bytes / key_bytes).clamp(2, settings.block_entries_max) as u64;
+    let mut fence_levels = 0;
+    let mut fences = bound;
+    while fences > settings.capacity(1) && fence_levels + 1 < target {
+        fences = fences.div_ceil(fences_a_block);
+        fence_levels += 1;
+    }
+    Plan {
+        replaced,
+        target,
+        fence_levels,
+    }
+}

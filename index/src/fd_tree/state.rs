@@ -1,0 +1,222 @@
+//! What readers, writers and the compaction share.
+//!
+//! Invariants: I6 (see `fd_tree`); `slots` are the levels below the new head, top down, the old
+//! head's levels are those of `old.slots` followed by `slots` from `old.new_levels` on.
+
+use super::block::Block;
+use super::head::{Change, Head};
+use super::level::Level;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use strandline_base::Result;
+use strandline_base::sync::Mutex;
+use strandline_storage::level_blocks::LevelBlocks;
+
+/// How a compaction goes beside readers and writers. All but `Fc` are for comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// FD+FC [FD+ §4]
+    Fc,
+    /// FD+XM: everybody waits for a compaction [FD+ §3]
+    Xm,
+    /// FD+DS: the old levels stay to the end; doubles the space [FD+ §3]
+    Ds,
+    /// FD+FC with half of the head's budget for each head
+    FcNoSharing,
+    /// FD+FC that moves one key at a time
+    FcTuple,
+}
+
+/// Settings of a tree.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// the tree's identity, in the checksum of every block
+    pub tree: u64,
+    pub mode: Mode,
+    /// budget of the head in bytes; a compaction begins when half of it is taken
+    pub head_bytes: usize,
+    /// the head's capacity in blocks, kappa 0
+    pub head_blocks: u64,
+    /// the size ratio of neighbouring levels, gamma
+    pub ratio: u64,
+    /// the most entries of a block
+    pub block_entries_max: usize,
+    /// bytes that a compaction gathers before it writes them
+    pub batch_bytes: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            tree: 0,
+            mode: Mode::Fc,
+            head_bytes: 256 << 10,
+            head_blocks: 64,
+            ratio: 24,
+            block_entries_max: u16::MAX as usize,
+            batch_bytes: 4 << 20,
+        }
+    }
+}
+
+impl Settings {
+    /// The capacity of a level in blocks, kappa.
+    pub fn capacity(&self, level: u32) -> u64 {
+        let factor = self.ratio.checked_pow(level).unwrap_or(u64::MAX);
+        self.head_blocks.saturating_mul(factor)
+    }
+}
+
+/// A level and its number.
+#[derive(Clone, Debug)]
+pub(super) struct Slot {
+    pub number: u32,
+    pub level: Arc<Level>,
+    /// the first block that is not reclaimed
+    pub live_from: u64,
+}
+
+impl Slot {
+    pub fn blocks(&self) -> u64 {
+        self.level.end() - self.live_from
+    }
+}
+
+/// The old part of the tree during a compaction.
+#[derive(Debug, Default)]
+pub(super) struct Old {
+    pub head: Head,
+    pub slots: Vec<Slot>,
+    /// levels of the state that the compaction writes
+    pub new_levels: usize,
+    /// None: nothing has been processed
+    pub wavefront: Option<Box<[u8]>>,
+    /// where the wavefront fence points
+    pub pointer: Option<u64>,
+    /// the last fence to the levels below that has been moved
+    pub last_fence: Option<u64>,
+}
+
+impl Old {
+    /// Whether the entry is found from the old head.
+    pub fn has(&self, key: &[u8]) -> bool {
+        self.wavefront.as_deref().is_none_or(|wave| key > wave)
+    }
+}
+
+/// Blocks that nobody finds any more and that are not free yet.
+#[derive(Debug, Default)]
+pub(super) struct Reclaimed {
+    era: Arc<()>,
+    garbage: VecDeque<(Arc<()>, Vec<u64>)>,
+    released: Vec<u64>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub head: Head,
+    pub slots: Vec<Slot>,
+    pub old: Option<Old>,
+    pub inserts: u64,
+    pub deletes: u64,
+    pub next_run: u64,
+    pub reclaimed: Reclaimed,
+}
+
+impl State {
+    /// As long as the result lives, blocks that are reclaimed from now on are not freed.
+    pub fn enter(&self) -> Arc<()> {
+        self.reclaimed.era.clone()
+    }
+
+    /// Readers that come from now on cannot reach these blocks.
+    pub fn reclaim(&mut self, blocks: Vec<u64>) {
+        if !blocks.is_empty() {
+            let era = std::mem::take(&mut self.reclaimed.era);
+            self.reclaimed.garbage.push_back((era, blocks));
+        }
+    }
+
+    /// Takes the blocks that no reader can reach.
+    pub fn take_released(&mut self) -> Vec<u64> {
+        while let Some((era, _)) = self.reclaimed.garbage.front() {
+            if Arc::strong_count(era) > 1 {
+                break;
+            }
+            if let Some((_, blocks)) = self.reclaimed.garbage.pop_front() {
+                self.reclaimed.released.extend(blocks);
+            }
+        }
+        std::mem::take(&mut self.reclaimed.released)
+    }
+
+    /// Gives back what [`State::take_released`] has given, after a failure.
+    pub fn put_released(&mut self, blocks: Vec<u64>) {
+        self.reclaimed.released.extend(blocks);
+    }
+
+    /// Reclaimed blocks that are not freed yet.
+    pub fn unfreed(&self) -> usize {
+        let held: usize = self
+            .reclaimed
+            .garbage
+            .iter()
+            .map(|(_, blocks)| blocks.len())
+            .sum();
+        held + self.reclaimed.released.len()
+    }
+
+    pub fn count(&mut self, change: Change) {
+        self.inserts = self.inserts.saturating_add_signed(change.inserts);
+        self.deletes = self.deletes.saturating_add_signed(change.deletes);
+    }
+
+    /// The levels below the old head, top down.
+    pub fn old_path(&self, old: &Old) -> Vec<Slot> {
+        let below = self.slots.iter().skip(old.new_levels);
+        old.slots.iter().chain(below).cloned().collect()
+    }
+}
+
+/// The state with what it needs to read blocks.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub settings: Settings,
+    pub blocks: Arc<dyn LevelBlocks>,
+    pub state: Mutex<State>,
+}
+
+impl Shared {
+    pub fn read(&self, level: &Level, ordinal: u64) -> Result<Arc<Block>> {
+        level.read(ordinal, self.settings.tree, &*self.blocks)
+    }
+
+    /// Whether the entry is in the tree.
+    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+        let state = self.state.lock();
+        if let Some(data) = state.head.data.get(key) {
+            return Ok(data.is_insert);
+        }
+        let (mut pointer, path) = match &state.old {
+            Some(old) if old.has(key) => {
+                if let Some(data) = old.head.data.get(key) {
+                    return Ok(data.is_insert);
+                }
+                let pointer = old.head.floor_fence(key).or(old.pointer);
+                (pointer, state.old_path(old))
+            }
+            _ => (state.head.floor_fence(key), state.slots.clone()),
+        };
+        let _era = state.enter();
+        drop(state);
+        for Slot { level, .. } in &path {
+            let Some(ordinal) = pointer else { break };
+            let block = self.read(level, ordinal)?;
+            if let Some(is_insert) = block.find(key) {
+                return Ok(is_insert);
+            }
+            pointer = block.floor_fence(key);
+        }
+        Ok(false)
+    }
+}

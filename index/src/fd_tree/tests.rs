@@ -1,0 +1,276 @@
+use super::*;
+use crate::access_method::Direction;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use strandline_base::rng::Rng;
+use strandline_storage::level_blocks::{FileBlocks, LevelBlocks, MemoryBlocks};
+
+fn small(mode: Mode) -> Settings {
+    Settings {
+        tree: 7,
+        mode,
+        head_bytes: 32 * 20,
+        head_blocks: 2,
+        ratio: 2,
+        block_entries_max: 4,
+        batch_bytes: 4 * 256,
+    }
+}
+
+fn key(number: u64) -> [u8; 8] {
+    number.to_be_bytes()
+}
+
+fn all(tree: &FdTree, direction: Direction) -> Vec<u64> {
+    let mut found = Vec::new();
+    let each = |entry: &[u8]| {
+        found.push(u64::from_be_bytes(entry.try_into().unwrap()));
+        true
+    };
+    tree.scan(&[], None, direction, each).unwrap();
+    found
+}
+
+fn verify(tree: &FdTree, model: &BTreeSet<u64>, keys: u64, what: &str) {
+    let ascending: Vec<u64> = model.iter().copied().collect();
+    assert_eq!(all(tree, Direction::Forward), ascending, "{what}");
+    let descending: Vec<u64> = model.iter().rev().copied().collect();
+    assert_eq!(all(tree, Direction::Backward), descending, "{what}");
+    for number in 0..keys {
+        let has = tree.contains(&key(number)).unwrap();
+        assert_eq!(has, model.contains(&number), "{what}, key {number}");
+    }
+    assert_eq!(tree.len(), model.len(), "{what}");
+    let mut damage = Vec::new();
+    tree.check(&mut damage).unwrap();
+    assert!(damage.is_empty(), "{what}: {damage:?} {:?}", tree.levels());
+}
+
+fn run_model(mode: Mode, seed: u64) {
+    let mut rng = Rng::new(seed);
+    let tree = FdTree::open(small(mode), Arc::new(MemoryBlocks::new(256))).unwrap();
+    let mut model = BTreeSet::new();
+    let keys = 50 + rng.below(400);
+    for step in 0..900 {
+        let what = format!("{mode:?}, seed {seed}, step {step}");
+        let phase = step / 300;
+        let number = rng.below(keys);
+        let is_add = rng.below(10) < [8, 5, 2][phase];
+        match is_add {
+            true => assert_eq!(
+                tree.add(&key(number)).unwrap(),
+                model.insert(number),
+                "{what}"
+            ),
+            false => assert_eq!(
+                tree.remove(&key(number)).unwrap(),
+                model.remove(&number),
+                "{what}"
+            ),
+        }
+        if rng.below(4) == 0 {
+            tree.compact_step().unwrap();
+        }
+        if step % 101 == 0 {
+            verify(&tree, &model, keys, &what);
+        }
+    }
+    while tree.compact_step().unwrap() {}
+    verify(&tree, &model, keys, "the end");
+    tree.checkpoint().unwrap();
+    let blocks: u64 = tree.levels().iter().map(|(_, blocks, _)| blocks).sum();
+    assert_eq!(tree.blocks() as u64, blocks, "no block is lost");
+}
+
+#[test]
+fn equals_a_set_in_every_mode() {
+    for mode in [
+        Mode::Xm,
+        Mode::Fc,
+        Mode::Ds,
+        Mode::FcNoSharing,
+        Mode::FcTuple,
+    ] {
+        for seed in 0..2 {
+            run_model(mode, seed);
+        }
+    }
+}
+
+/// Opens the tree of a device; small blocks in files.
+fn open(device: &dyn strandline_device::Device, mode: Mode) -> strandline_base::Result<FdTree> {
+    let blocks = FileBlocks::open(device, "tree", 256)?;
+    FdTree::open(small(mode), Arc::new(blocks))
+}
+
+/// The changes of one seed: number and whether it is added.
+fn changes(seed: u64) -> Vec<(u64, bool)> {
+    let mut rng = Rng::new(seed);
+    let change = |_| (rng.below(120), rng.below(10) < 7);
+    (0..60).map(change).collect()
+}
+
+/// Crashes at every operation of a run with its compactions; afterwards the log's changes are
+/// replayed over the newest image, and the tree equals the model and goes on.
+#[test]
+fn survives_a_crash_at_every_write() {
+    for mode in [Mode::Fc, Mode::Ds] {
+        let run = |tree: &FdTree, changes: &[(u64, bool)]| -> strandline_base::Result<()> {
+            for (number, is_add) in changes {
+                match is_add {
+                    true => tree.add(&key(*number))?,
+                    false => tree.remove(&key(*number))?,
+                };
+                tree.compact_step()?;
+            }
+            Ok(())
+        };
+        let log = changes(3);
+        let whole = strandline_sim::SimDisk::new(1);
+        run(&open(&*whole.device(), mode).unwrap(), &log).unwrap();
+        let mut resumed = 0;
+        for operation in 0..whole.operations() {
+            {
+                let outcome = operation % 3;
+                let disk = strandline_sim::SimDisk::new(1);
+                disk.crash_at(operation);
+                let crashed = open(&*disk.device(), mode).and_then(|tree| run(&tree, &log));
+                assert!(crashed.is_err() || !disk.has_crashed());
+                let disk = disk.after_crash(outcome);
+                let tree = open(&*disk.device(), mode).unwrap();
+                resumed += usize::from(tree.is_compacting());
+                let mut model = BTreeSet::new();
+                for (number, is_add) in &log {
+                    match is_add {
+                        true => {
+                            model.insert(*number);
+                            tree.add(&key(*number)).unwrap();
+                        }
+                        false => {
+                            model.remove(number);
+                            tree.remove(&key(*number)).unwrap();
+                        }
+                    }
+                }
+                let what = format!("{mode:?}, operation {operation}, outcome {outcome}");
+                verify(&tree, &model, 120, &what);
+                tree.compact().unwrap();
+                verify(&tree, &model, 120, &what);
+            }
+        }
+        assert!(mode == Mode::Ds || resumed > 0, "a compaction was resumed");
+    }
+}
+
+/// A pending entry is found, but is in no image until it is settled.
+#[test]
+fn pending_entries_stay_in_the_head() {
+    let disk = strandline_sim::SimDisk::new(1);
+    let tree = open(&*disk.device(), Mode::Fc).unwrap();
+    assert!(tree.add_pending(&key(50)).unwrap() && tree.add_pending(&key(51)).unwrap());
+    for number in 0..40 {
+        tree.add(&key(number)).unwrap();
+    }
+    tree.compact().unwrap();
+    tree.settle(&key(51));
+    tree.checkpoint().unwrap();
+    assert!(tree.contains(&key(50)).unwrap());
+    let again = open(&*disk.after_crash(0).device(), Mode::Fc).unwrap();
+    assert!(!again.contains(&key(50)).unwrap());
+    assert!(again.contains(&key(51)).unwrap());
+    assert_eq!(again.len(), 41);
+}
+
+/// FD+FC takes no second copy of the tree.
+#[test]
+fn space_is_not_doubled() {
+    let blocks = Arc::new(MemoryBlocks::new(256));
+    let tree = FdTree::open(small(Mode::Fc), blocks.clone()).unwrap();
+    for number in 0..4000 {
+        tree.add(&key(number * 7919 % 4001)).unwrap();
+    }
+    tree.compact().unwrap();
+    let before = blocks.used();
+    let mut most = 0;
+    for number in 0..4000 {
+        tree.remove(&key(number)).unwrap();
+        tree.add(&key(number)).unwrap();
+        tree.compact_step().unwrap();
+        most = most.max(blocks.used());
+    }
+    assert!(
+        most < before + before / 4 + 32,
+        "{most} blocks, before {before}"
+    );
+}
+
+/// Deletes shrink the tree (I4, I5).
+#[test]
+fn shrinks() {
+    let tree = FdTree::open(small(Mode::Fc), Arc::new(MemoryBlocks::new(256))).unwrap();
+    for number in 0..2000 {
+        tree.add(&key(number)).unwrap();
+    }
+    tree.compact().unwrap();
+    let high = tree.levels().last().unwrap().0;
+    for number in 0..1990 {
+        tree.remove(&key(number)).unwrap();
+        while tree.compact_step().unwrap() {}
+    }
+    tree.compact().unwrap();
+    let low = tree.levels().last().map_or(0, |level| level.0);
+    assert!(high >= 5 && low <= 2, "from {high} to {low}");
+    let model = (1990..2000).collect();
+    verify(&tree, &model, 2000, "after deletes");
+}
+
+/// Real threads: entries that nobody changes are found by lookups and cursors, once and in order,
+/// beside a writer and the compactions.
+#[test]
+fn readers_go_on_beside_compactions() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    for mode in [Mode::Fc, Mode::Xm, Mode::Ds] {
+        let blocks = Arc::new(MemoryBlocks::new(256));
+        let tree = FdTree::open(small(mode), blocks).unwrap();
+        for number in 0..300 {
+            tree.add(&key(2 * number)).unwrap();
+        }
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    tree.compact_step().unwrap();
+                }
+            });
+            scope.spawn(|| {
+                for direction in [Direction::Forward, Direction::Backward].repeat(10) {
+                    let mut found = all(&tree, direction);
+                    found.retain(|number| number % 2 == 0);
+                    if direction == Direction::Backward {
+                        found.reverse();
+                    }
+                    assert!(found.into_iter().eq((0..300).map(|number| 2 * number)));
+                    for number in 0..300 {
+                        assert!(tree.contains(&key(2 * number)).unwrap());
+                    }
+                }
+            });
+            let writer = scope.spawn(|| {
+                for round in 0..2 {
+                    for number in 0..300 {
+                        let changed = match round {
+                            0 => tree.add(&key(2 * number + 1)).unwrap(),
+                            _ => tree.remove(&key(2 * number + 1)).unwrap(),
+                        };
+                        assert!(changed);
+                    }
+                }
+            });
+            writer.join().unwrap();
+            is_over.store(true, Ordering::Relaxed);
+        });
+        tree.compact().unwrap();
+        let model = (0..300).map(|number| 2 * number).collect();
+        verify(&tree, &model, 600, &format!("{mode:?}"));
+    }
+}

@@ -1,0 +1,79 @@
+//! Blocks of one size for the levels of an index, with the image that says which of them are used.
+//! [`FileBlocks`] has them in a file of a device, [`MemoryBlocks`] in memory.
+//!
+//! Invariants:
+//! 1. A block that an image names is not written again before a later image is durable: the owner
+//!    frees a block only then.
+//! 2. [`LevelBlocks::put_image`] replaces the image as a whole: a crash leaves the older or the
+//!    newer one.
+
+mod file_blocks;
+mod memory_blocks;
+
+pub use file_blocks::FileBlocks;
+pub use memory_blocks::MemoryBlocks;
+
+use strandline_base::Result;
+
+/// Where an index has its levels.
+pub trait LevelBlocks: Send + Sync + std::fmt::Debug {
+    /// Bytes of a block.
+    fn block_bytes(&self) -> usize;
+    /// The numbers of `count` free blocks, which are used from now on.
+    fn allocate(&self, count: usize) -> Result<Vec<u64>>;
+    /// The bytes of a block.
+    fn read(&self, block: u64) -> Result<Vec<u8>>;
+    /// Writes whole blocks; durable after [`LevelBlocks::sync`].
+    fn write(&self, blocks: &[(u64, Vec<u8>)]) -> Result<()>;
+    /// Makes the blocks written so far durable.
+    fn sync(&self) -> Result<()>;
+    /// The blocks may be allocated again.
+    fn free(&self, blocks: &[u64]);
+    /// Blocks that are allocated.
+    fn used(&self) -> usize;
+    /// Says after an opening which blocks are used; all others are free.
+    fn set_used(&self, blocks: &[u64]);
+    /// Replaces the image, durably.
+    fn put_image(&self, image: &[u8]) -> Result<()>;
+    /// The newest image; None before the first.
+    fn image(&self) -> Result<Option<Vec<u8>>>;
+}
+
+/// The free numbers among `0..end`.
+#[derive(Debug, Default)]
+struct FreeList {
+    end: u64,
+    free: std::collections::BTreeSet<u64>,
+}
+
+impl FreeList {
+    fn allocate(&mut self, count: usize) -> Vec<u64> {
+        (0..count)
+            .map(|_| {
+                self.free.pop_first().unwrap_or_else(|| {
+                    self.end += 1;
+                    self.end - 1
+                })
+            })
+            .collect()
+    }
+    fn free(&mut self, blocks: &[u64]) {
+        for &block in blocks {
+            let is_new = self.free.insert(block);
+            debug_assert!(is_new && block < self.end, "block {block} is freed twice");
+        }
+    }
+    fn used(&self) -> usize {
+        self.end as usize - self.free.len()
+    }
+    fn set_used(&mut self, blocks: &[u64]) {
+        self.end = blocks.iter().max().map_or(0, |last| last + 1);
+        self.free = (0..self.end).collect();
+        for block in blocks {
+            self.free.remove(block);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+//! Blocks in one file of a device, and two files that take the image in turn.
+//!
+//! ```text
+//! image file: 0   8  magic "SLIMAGE1"
+//!             8   u64  generation
+//!             16  u64  bytes of the image
+//!             24  u32  CRC-32C over magic, generation, length and image
+//!             28  ...  image
+//! ```
+
+use super::{FreeList, LevelBlocks};
+use std::sync::Arc;
+use strandline_base::bytes::{ByteReader, PutBytes};
+use strandline_base::sync::Mutex;
+use strandline_base::{Error, Result, checksum};
+use strandline_device::{Device, File};
+
+const MAGIC: &[u8; 8] = b"SLIMAGE1";
+const HEADER_BYTES: usize = 28;
+/// Writes of neighbouring blocks are joined up to so many bytes.
+const WRITE_BYTES_MAX: usize = 16 << 20;
+
+/// Blocks in files of a device.
+#[derive(Debug)]
+pub struct FileBlocks {
+    block_bytes: usize,
+    file: Arc<dyn File>,
+    images: [Arc<dyn File>; 2],
+    list: Mutex<FreeList>,
+    generation: Mutex<u64>,
+}
+
+impl FileBlocks {
+    /// Opens, or makes, the files `name`, `name-image0` and `name-image1`. The names are durable
+    /// when this has returned.
+    pub fn open(device: &dyn Device, name: &str, block_bytes: usize) -> Result<Self> {
+        let present = device.list()?;
+        let open = |name: String| match present.contains(&name) {
+            true => device.open(&name),
+            false => device.create(&name),
+        };
+        let file = open(name.to_owned())?;
+        let images = [
+            open(format!("{name}-image0"))?,
+            open(format!("{name}-image1"))?,
+        ];
+        device.sync_directory()?;
+        let blocks = Self {
+            block_bytes,
+            file,
+            images,
+            list: Mutex::default(),
+            generation: Mutex::new(0),
+        };
+        let generation = blocks.newest()?.map_or(0, |(generation, _)| generation);
+        *blocks.generation.lock() = generation;
+        Ok(blocks)
+    }
+
+    /// The newest whole image and its generation.
+    fn newest(&self) -> Result<Option<(u64, Vec<u8>)>> {
+        let mut newest: Option<(u64, Vec<u8>)> = None;
+        let mut damaged = Vec::new();
+        for file in &self.images {
+            let mut bytes = vec![0; file.len()? as usize];
+            file.read_exact_at(&mut bytes, 0)?;
+            match decode_image(&bytes) {
+                Some(found) if newest.as_ref().is_none_or(|(n, _)| *n < found.0) => {
+                    newest = Some(found);
+                }
+                Some(_) => {}
+                None if !bytes.is_empty() => damaged.push(file.name()),
+                None => {}
+            }
+        }
+        // A crash tears at most the image that is being written: the other one is whole or empty.
+        if damaged.len() == self.images.len() {
+            let what = "neither image of the index is whole: build the index anew";
+            return Err(Error::corrupt(damaged.join(" and "), what));
+        }
+        Ok(newest)
+    }
+}
+
+fn image_checksum(generation: u64, image: &[u8]) -> u32 {
+    let magic = u64::from_le_bytes(*MAGIC);
+    checksum(&[magic, generation, image.len() as u64], image)
+}
+
+fn decode_image(bytes: &[u8]) -> Option<(u64, Vec<u8>)> {
+    let mut reader = ByteReader::new(bytes);
+    if reader.take(MAGIC.len())? != MAGIC {
+        return None;
+    }
+    let generation = reader.u64()?;
+    let length = usize::try_from(reader.u64()?).ok()?;
+    let sum = reader.u32()?;
+    let image = reader.take(length)?;
+    (image_checksum(generation, image) == sum).then(|| (generation, image.to_vec()))
+}
+
+impl LevelBlocks for FileBlocks {
+    fn block_bytes(&self) -> usize {
+        self.block_bytes
+    }
+    fn allocate(&self, count: usize) -> Result<Vec<u64>> {
+        Ok(self.list.lock().allocate(count))
+    }
+    fn read(&self, block: u64) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; self.block_bytes];
+        let offset = block * self.block_bytes as u64;
+        self.file.read_exact_at(&mut bytes, offset)?;
+        Ok(bytes)
+    }
+    fn write(&self, blocks: &[(u64, Vec<u8>)]) -> Result<()> {
+        let mut at = 0;
+        while let Some((first, _)) = blocks.get(at) {
+            let mut bytes = Vec::new();
+            let mut next = *first;
+            while let Some((number, block)) = blocks.get(at) {
+                if *number != next || bytes.len() + block.len() > WRITE_BYTES_MAX {
+                    break;
+                }
+                bytes.extend_from_slice(block);
+                next += 1;
+                at += 1;
+            }
+            let offset = first * self.block_bytes as u64;
+            self.file.write_all_at(&bytes, offset)?;
+        }
+        Ok(())
+    }
+    fn sync(&self) -> Result<()> {
+        self.file.sync()
+    }
+    fn free(&self, blocks: &[u64]) {
+        self.list.lock().free(blocks);
+    }
+    fn used(&self) -> usize {
+        self.list.lock().used()
+    }
+    fn set_used(&self, blocks: &[u64]) {
+        self.list.lock().set_used(blocks);
+    }
+    fn put_image(&self, image: &[u8]) -> Result<()> {
+        let mut generation = self.generation.lock();
+        let next = *generation + 1;
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + image.len());
+        bytes.extend_from_slice(MAGIC);
+        bytes.put_u64(next);
+        bytes.put_u64(image.len() as u64);
+        bytes.put_u32(image_checksum(next, image));
+        bytes.extend_from_slice(image);
+        let [even, odd] = &self.images;
+        let file = if next.is_multiple_of(2) { even } else { odd };
+        file.write_all_at(&bytes, 0)?;
+        file.sync()?;
+        *generation = next;
+        Ok(())
+    }
+    fn image(&self) -> Result<Option<Vec<u8>>> {
+        Ok(self.newest()?.map(|(_, image)| image))
+    }
+}

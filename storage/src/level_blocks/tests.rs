@@ -1,0 +1,49 @@
+use super::*;
+use strandline_device::{Device, MemoryDevice};
+
+fn device() -> MemoryDevice {
+    MemoryDevice::default()
+}
+
+#[test]
+fn blocks_and_images_come_back() {
+    let device = device();
+    let blocks = FileBlocks::open(&device, "tree", 16).unwrap();
+    assert_eq!(blocks.image().unwrap(), None);
+    assert_eq!(blocks.allocate(3).unwrap(), [0, 1, 2]);
+    blocks
+        .write(&[(0, vec![7; 16]), (1, vec![8; 16]), (2, vec![9; 16])])
+        .unwrap();
+    blocks.sync().unwrap();
+    blocks.put_image(b"first").unwrap();
+    blocks.put_image(b"the second").unwrap();
+    blocks.put_image(b"3").unwrap();
+    let again = FileBlocks::open(&device, "tree", 16).unwrap();
+    assert_eq!(again.image().unwrap().unwrap(), b"3");
+    again.set_used(&[0, 2]);
+    assert_eq!(again.used(), 2);
+    assert_eq!(again.allocate(2).unwrap(), [1, 3]);
+    assert_eq!(again.read(2).unwrap(), [9; 16]);
+}
+
+/// Damage of any byte of the newer image gives the older one, and of both an error.
+#[test]
+fn a_damaged_image_is_found() {
+    let device = device();
+    let blocks = FileBlocks::open(&device, "tree", 16).unwrap();
+    blocks.put_image(b"older").unwrap();
+    blocks.put_image(b"newer").unwrap();
+    let newer = device.open("tree-image0").unwrap();
+    let length = newer.len().unwrap();
+    for at in 0..length {
+        let mut byte = [0];
+        newer.read_exact_at(&mut byte, at).unwrap();
+        newer.write_all_at(&[byte[0] ^ 4], at).unwrap();
+        assert_eq!(blocks.image().unwrap().unwrap(), b"older", "byte {at}");
+        newer.write_all_at(&byte, at).unwrap();
+    }
+    newer.write_all_at(b"x", 0).unwrap();
+    let older = device.open("tree-image1").unwrap();
+    older.write_all_at(b"x", 0).unwrap();
+    assert!(blocks.image().is_err());
+}
