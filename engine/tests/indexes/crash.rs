@@ -57,7 +57,7 @@ fn workload(db: &Arc<Db>, clock: &ManualClock) -> Result<()> {
         let t = catalog.table("public", "t").expect("t").clone();
         let mut t = catalog::TableDef::clone(&t);
         drop_index(&mut t, "online");
-        let key = catalog::KeyDef::new("t_ak_key".into(), false, vec![ColumnId(1), ColumnId(0)]);
+        let key = catalog::KeyDef::new("t_ak_key", false, vec![ColumnId(1), ColumnId(0)]);
         t.keys.push(key.with_ordered_index());
         catalog.put_table(t);
         Ok(())

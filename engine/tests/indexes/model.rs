@@ -150,7 +150,7 @@ impl Run {
             1 => vec![ColumnId(0), ColumnId(2)],
             _ => vec![ColumnId(2), ColumnId(1), ColumnId(0)],
         };
-        let mut key = KeyDef::new(name.into(), false, columns);
+        let mut key = KeyDef::new(name, false, columns);
         key.nulls_not_distinct = self.rng.one_in(4);
         if !self.rng.one_in(4) {
             key = key.with_ordered_index();

@@ -9,7 +9,7 @@ use strandline_engine::*;
 
 fn key(name: &str, columns: &[u32]) -> KeyDef {
     let columns = columns.iter().copied().map(ColumnId).collect();
-    KeyDef::new(name.into(), false, columns)
+    KeyDef::new(name, false, columns)
 }
 
 fn add(db: &Arc<Db>, key: KeyDef) {
