@@ -7,6 +7,7 @@ use super::system::{System, ViewColumns};
 use super::{table_index, text, types};
 use crate::catalogs::INFORMATION_SCHEMA;
 use strandline_base::SqlType;
+use strandline_engine::TableStatistics;
 use strandline_engine::access;
 use strandline_engine::catalog::TableDef;
 
@@ -132,6 +133,28 @@ pub fn pg_class(system: &System, views: &ViewColumns, rows: &mut Rows) {
     }
 }
 
+/// Size, options and objects of a table, in the row that was added last.
+fn table_details(table: &TableDef, statistics: &TableStatistics, rows: &mut Rows) {
+    rows.set([
+        ("relpages", (statistics.bytes.div_ceil(8192) as i64).into()),
+        ("reltuples", CatalogValue::Float(statistics.rows as f64)),
+        (
+            "relhasindex",
+            table_index::of(table).next().is_some().into(),
+        ),
+        ("relchecks", (table.checks.len() as i64).into()),
+        (
+            "relhastriggers",
+            // Clients look for foreign keys where there are the triggers that check them.
+            (!table.foreign_keys.is_empty() || !table.referenced_by.is_empty()).into(),
+        ),
+    ]);
+    if let Some(method) = table.key_index {
+        let options = vec![format!("key_index={}", method.name())];
+        rows.set([("reloptions", CatalogValue::Texts(options))]);
+    }
+}
+
 /// A table, the indexes of its keys and the sequences of its identity columns.
 fn table_classes(system: &System, table: &TableDef, rows: &mut Rows) {
     let oids = system.oids();
@@ -152,24 +175,7 @@ fn table_classes(system: &System, table: &TableDef, rows: &mut Rows) {
         },
     );
     let statistics = system.statement.transaction().db().statistics(table);
-    rows.set([
-        ("relpages", (statistics.bytes.div_ceil(8192) as i64).into()),
-        ("reltuples", CatalogValue::Float(statistics.rows as f64)),
-        (
-            "relhasindex",
-            table_index::of(table).next().is_some().into(),
-        ),
-        ("relchecks", (table.checks.len() as i64).into()),
-        (
-            "relhastriggers",
-            // Clients look for foreign keys where there are the triggers that check them.
-            (!table.foreign_keys.is_empty() || !table.referenced_by.is_empty()).into(),
-        ),
-    ]);
-    if let Some(method) = table.key_index {
-        let options = vec![format!("key_index={}", method.name())];
-        rows.set([("reloptions", CatalogValue::Texts(options))]);
-    }
+    table_details(table, &statistics, rows);
     for index in table_index::of(table) {
         class(
             rows,
