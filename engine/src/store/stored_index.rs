@@ -2,8 +2,8 @@
 //! secondary index. Both are entered, undone, swept, built and checked in the same way.
 //!
 //! An entry leads from a key to a row that has, or had, this key: readers look at the row. A hash
-//! index of a constraint has no entry for a key with a NULL, unless NULLs are equal; an ordered index
-//! has. A partial index has entries of the rows that fulfil its condition.
+//! index of a constraint has no entry for a key with a NULL, unless NULLs are equal; an ordered
+//! index has. A partial index has entries of the rows that fulfil its condition.
 //!
 //! Invariants:
 //! 1. A valid index has an entry for every version that is visible at its `complete_since` or later
@@ -103,8 +103,8 @@ pub(crate) struct EntryKey {
 }
 
 impl StoredIndex {
-    /// That of the table's constraints over exactly these columns, with nothing in it. It is ordered
-    /// if one of them is. Its memory is taken from the cache's.
+    /// That of the table's constraints over exactly these columns, with nothing in it. It is
+    /// ordered if one of them is. Its memory is taken from the cache's.
     pub fn of_key(table: &TableDef, columns: &[ColumnId], store: &Store) -> Arc<Self> {
         let memory = store.lineage.pool().taken_bytes().clone();
         let known = store.key(columns);
@@ -256,7 +256,8 @@ impl StoredIndex {
         self.is_unique
     }
 
-    /// The keys of an ordered index whose leading parts have these values; None: it is a hash index.
+    /// The keys of an ordered index whose leading parts have these values; None: it is a
+    /// hash index.
     pub(crate) fn prefix(&self, leading: &[Value]) -> Option<KeyRange> {
         Some(self.order()?.keys.prefix(leading))
     }

@@ -18,9 +18,8 @@
 //! ([`terms`]). A partial index is used if the conditions that are known while the statement is
 //! planned imply its predicate ([`predicates`]).
 //!
-//! The index of an ordered key is used like any other index; that of any key gives the rows of whole
-//! keys. A scan of a moment before an index has
-//! been complete does not use it, and none of the past uses a key's.
+//! The index of an ordered key is used like any other index; that of any key gives the rows of
+//! whole keys. A scan of a moment before an index has been complete does not use it, and none of the past uses a key's.
 //!
 //! If the parts of an index's key are all that a scan reads, the candidates keep their entries, and
 //! the scan takes the values from these where they are certain
