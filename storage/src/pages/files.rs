@@ -67,13 +67,7 @@ impl PageFiles {
     /// 58P01 if it is not open.
     pub fn get(&self, id: PageFileId) -> Result<Arc<PageFile>> {
         let file = self.open.read().get(&id).map(Arc::clone);
-        file.ok_or_else(|| {
-            let name = page_file_name(id);
-            Error::invalid(
-                SqlState::UNDEFINED_FILE,
-                format!("page file \"{name}\" is not open"),
-            )
-        })
+        file.ok_or_else(|| not_open(id))
     }
 
     /// Whether the file is open.
@@ -108,7 +102,7 @@ impl Capacity for PageFiles {
     fn read(&self, block: BlockKey, _access: Access) -> Result<Vec<u8>> {
         match self.of_block(block.file)? {
             Some(file) => file.read_bytes(page_of(block)?),
-            None => self.get(page_file_of(block.file)?).map(|_| Vec::new()),
+            None => Err(not_open(page_file_of(block.file)?)),
         }
     }
 
@@ -125,6 +119,12 @@ impl Capacity for PageFiles {
             None => Ok(()),
         }
     }
+}
+
+fn not_open(id: PageFileId) -> Error {
+    let name = page_file_name(id);
+    let message = format!("page file \"{name}\" is not open");
+    Error::invalid(SqlState::UNDEFINED_FILE, message)
 }
 
 /// The block of a page.

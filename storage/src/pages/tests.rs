@@ -246,6 +246,17 @@ impl Rig {
     }
 }
 
+/// Works until the disk has crashed, at most so many steps.
+fn work(rig: &mut Rig, seed: u64, steps: usize) {
+    let rng = &mut Rng::new(seed);
+    for _ in 0..steps {
+        if let Err(e) = rig.step(rng, !seed.is_multiple_of(3)) {
+            assert!(rig.disk.has_crashed(), "seed {seed}, {:?}: {e}", rig.cache);
+            return;
+        }
+    }
+}
+
 /// Overwrites up to three ranges of a latched page, in the model too.
 fn fill(change: &mut PageChange, pages: &mut Pages, number: PageNumber, rng: &mut Rng) {
     let body = Arc::make_mut(pages.get_mut(&number).expect("in use"));

@@ -12,16 +12,6 @@ fn run(disk: &SimDisk, seed: u64, mode: Mode, steps: usize) -> Option<Rig> {
     Some(rig)
 }
 
-fn work(rig: &mut Rig, seed: u64, steps: usize) {
-    let rng = &mut Rng::new(seed);
-    for _ in 0..steps {
-        if let Err(e) = rig.step(rng, !seed.is_multiple_of(3)) {
-            assert!(rig.disk.has_crashed(), "seed {seed}, {:?}: {e}", rig.cache);
-            return;
-        }
-    }
-}
-
 #[test]
 fn pages_are_what_was_committed_in_every_mode() {
     for (seed, mode) in (0..12).map(|seed| (seed, MODES[seed as usize % 4])) {

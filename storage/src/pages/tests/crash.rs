@@ -15,17 +15,6 @@ fn run(disk: &SimDisk, seed: u64) -> Option<Rig> {
     Some(rig)
 }
 
-/// Works until the disk has crashed, at most so many steps.
-fn work(rig: &mut Rig, seed: u64, steps: usize) {
-    let rng = &mut Rng::new(seed);
-    for _ in 0..steps {
-        if let Err(e) = rig.step(rng, !seed.is_multiple_of(3)) {
-            assert!(rig.disk.has_crashed(), "seed {seed}: {e}");
-            return;
-        }
-    }
-}
-
 #[test]
 fn every_crash_keeps_whole_commits() {
     for seed in [2, 3] {
