@@ -28,6 +28,12 @@ pub(super) enum Kind {
     Fence(u64),
 }
 
+impl Kind {
+    pub fn is_data(self) -> bool {
+        !matches!(self, Self::Fence(_))
+    }
+}
+
 /// An entry with its own bytes.
 pub(super) type Item = (Box<[u8]>, Kind);
 

@@ -88,6 +88,11 @@ impl Compaction {
         Self::of(shared, state)
     }
 
+    /// The greatest key that is in the new levels.
+    pub fn processed(&self) -> Option<&[u8]> {
+        self.wavefront.as_deref()
+    }
+
     /// Goes on with the compaction of an opened state.
     pub fn resume(shared: &Shared) -> Result<Option<Self>> {
         let state = shared.state.lock();

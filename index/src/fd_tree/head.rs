@@ -40,7 +40,7 @@ impl Change {
 }
 
 /// L0.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Head {
     pub data: BTreeMap<Box<[u8]>, Data>,
     pub fences: BTreeMap<Box<[u8]>, u64>,

@@ -132,7 +132,7 @@ impl<'a> Scan<'a> {
         loop {
             let block = self.shared.read(&slot.level, ordinal)?;
             for (key, kind) in block.iter() {
-                if key >= low && key < high && !matches!(kind, Kind::Fence(_)) {
+                if key >= low && key < high && kind.is_data() {
                     part.data.push((key.into(), kind == Kind::Insert));
                 }
             }

@@ -83,7 +83,7 @@ impl Slot {
 }
 
 /// The old part of the tree during a compaction.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Old {
     pub head: Head,
     pub slots: Vec<Slot>,
@@ -167,6 +167,9 @@ impl State {
     }
 
     pub fn count(&mut self, change: Change) {
+        let is_counted = |number: u64, by| number.checked_add_signed(by).is_some();
+        debug_assert!(is_counted(self.inserts, change.inserts), "I5: {change:?}");
+        debug_assert!(is_counted(self.deletes, change.deletes), "I5: {change:?}");
         self.inserts = self.inserts.saturating_add_signed(change.inserts);
         self.deletes = self.deletes.saturating_add_signed(change.deletes);
     }

@@ -1,9 +1,12 @@
+mod crash;
+mod interleaved;
+
 use super::*;
 use crate::access_method::Direction;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use strandline_base::rng::Rng;
-use strandline_storage::level_blocks::{FileBlocks, LevelBlocks, MemoryBlocks};
+use strandline_storage::level_blocks::{LevelBlocks, MemoryBlocks};
 
 fn small(mode: Mode) -> Settings {
     Settings {
@@ -41,6 +44,10 @@ fn verify(tree: &FdTree, model: &BTreeSet<u64>, keys: u64, what: &str) {
         assert_eq!(has, model.contains(&number), "{what}, key {number}");
     }
     assert_eq!(tree.len(), model.len(), "{what}");
+    check_whole(tree, what);
+}
+
+fn check_whole(tree: &FdTree, what: &str) {
     let mut damage = Vec::new();
     tree.check(&mut damage).unwrap();
     assert!(damage.is_empty(), "{what}: {damage:?} {:?}", tree.levels());
@@ -71,6 +78,7 @@ fn run_model(mode: Mode, seed: u64) {
         if rng.below(4) == 0 {
             tree.compact_step().unwrap();
         }
+        check_whole(&tree, &what);
         if step % 101 == 0 {
             verify(&tree, &model, keys, &what);
         }
@@ -95,90 +103,6 @@ fn equals_a_set_in_every_mode() {
             run_model(mode, seed);
         }
     }
-}
-
-/// Opens the tree of a device; small blocks in files.
-fn open(device: &dyn strandline_device::Device, mode: Mode) -> strandline_base::Result<FdTree> {
-    let blocks = FileBlocks::open(device, "tree", 256)?;
-    FdTree::open(small(mode), Arc::new(blocks))
-}
-
-/// The changes of one seed: number and whether it is added.
-fn changes(seed: u64) -> Vec<(u64, bool)> {
-    let mut rng = Rng::new(seed);
-    let change = |_| (rng.below(120), rng.below(10) < 7);
-    (0..60).map(change).collect()
-}
-
-/// Crashes at every operation of a run with its compactions; afterwards the log's changes are
-/// replayed over the newest image, and the tree equals the model and goes on.
-#[test]
-fn survives_a_crash_at_every_write() {
-    for mode in [Mode::Fc, Mode::Ds] {
-        let run = |tree: &FdTree, changes: &[(u64, bool)]| -> strandline_base::Result<()> {
-            for (number, is_add) in changes {
-                match is_add {
-                    true => tree.add(&key(*number))?,
-                    false => tree.remove(&key(*number))?,
-                };
-                tree.compact_step()?;
-            }
-            Ok(())
-        };
-        let log = changes(3);
-        let whole = strandline_sim::SimDisk::new(1);
-        run(&open(&*whole.device(), mode).unwrap(), &log).unwrap();
-        let mut resumed = 0;
-        for operation in 0..whole.operations() {
-            {
-                let outcome = operation % 3;
-                let disk = strandline_sim::SimDisk::new(1);
-                disk.crash_at(operation);
-                let crashed = open(&*disk.device(), mode).and_then(|tree| run(&tree, &log));
-                assert!(crashed.is_err() || !disk.has_crashed());
-                let disk = disk.after_crash(outcome);
-                let tree = open(&*disk.device(), mode).unwrap();
-                resumed += usize::from(tree.is_compacting());
-                let mut model = BTreeSet::new();
-                for (number, is_add) in &log {
-                    match is_add {
-                        true => {
-                            model.insert(*number);
-                            tree.add(&key(*number)).unwrap();
-                        }
-                        false => {
-                            model.remove(number);
-                            tree.remove(&key(*number)).unwrap();
-                        }
-                    }
-                }
-                let what = format!("{mode:?}, operation {operation}, outcome {outcome}");
-                verify(&tree, &model, 120, &what);
-                tree.compact().unwrap();
-                verify(&tree, &model, 120, &what);
-            }
-        }
-        assert!(mode == Mode::Ds || resumed > 0, "a compaction was resumed");
-    }
-}
-
-/// A pending entry is found, but is in no image until it is settled.
-#[test]
-fn pending_entries_stay_in_the_head() {
-    let disk = strandline_sim::SimDisk::new(1);
-    let tree = open(&*disk.device(), Mode::Fc).unwrap();
-    assert!(tree.add_pending(&key(50)).unwrap() && tree.add_pending(&key(51)).unwrap());
-    for number in 0..40 {
-        tree.add(&key(number)).unwrap();
-    }
-    tree.compact().unwrap();
-    tree.settle(&key(51));
-    tree.checkpoint().unwrap();
-    assert!(tree.contains(&key(50)).unwrap());
-    let again = open(&*disk.after_crash(0).device(), Mode::Fc).unwrap();
-    assert!(!again.contains(&key(50)).unwrap());
-    assert!(again.contains(&key(51)).unwrap());
-    assert_eq!(again.len(), 41);
 }
 
 /// FD+FC takes no second copy of the tree.
@@ -236,6 +160,13 @@ fn readers_go_on_beside_compactions() {
             tree.add(&key(2 * number)).unwrap();
         }
         let is_over = AtomicBool::new(false);
+        /// Ends the compactions, also if the writer panics.
+        struct Over<'a>(&'a AtomicBool);
+        impl Drop for Over<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
@@ -255,7 +186,8 @@ fn readers_go_on_beside_compactions() {
                     }
                 }
             });
-            let writer = scope.spawn(|| {
+            scope.spawn(|| {
+                let _over = Over(&is_over);
                 for round in 0..2 {
                     for number in 0..300 {
                         let changed = match round {
@@ -266,8 +198,6 @@ fn readers_go_on_beside_compactions() {
                     }
                 }
             });
-            writer.join().unwrap();
-            is_over.store(true, Ordering::Relaxed);
         });
         tree.compact().unwrap();
         let model = (0..300).map(|number| 2 * number).collect();

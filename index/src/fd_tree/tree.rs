@@ -28,7 +28,7 @@ enum Compactor {
 /// An FD+tree of entries, which are bytes of any length up to 1,032.
 #[derive(Debug)]
 pub struct FdTree {
-    shared: Shared,
+    pub(super) shared: Shared,
     compactor: Mutex<Compactor>,
     latches: Vec<Mutex<()>>,
     gate: RwLock<()>,
@@ -276,11 +276,17 @@ impl FdTree {
         Ok(())
     }
 
-    /// Verifies the tree while nobody changes it; appends the damage found, one line each. During
-    /// a compaction it verifies nothing: end it first.
+    /// Verifies the tree, while compactions wait; appends the damage found, one line each.
+    ///
+    /// # Errors
+    /// The device's; the error of a compaction that has failed.
     pub fn check(&self, damage: &mut Vec<String>) -> Result<()> {
-        let _compactor = self.compactor.lock();
-        check::check(&self.shared, damage)
+        let _gate = self.pass_gate();
+        match &*self.compactor.lock() {
+            Compactor::Running(running) => check::check(&self.shared, running.processed(), damage),
+            Compactor::Idle => check::check(&self.shared, None, damage),
+            Compactor::Failed(error) => Err(error.clone()),
+        }
     }
 
     /// Reclaimed blocks that are not freed yet.

@@ -1,0 +1,164 @@
+//! Readers, a compaction and a failing device, interleaved at chosen places: the blocks call back.
+
+use super::*;
+use crate::fd_tree::image;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, Weak};
+use strandline_base::{Error, Result};
+
+/// Blocks in memory that verify what is freed, fail on demand, and let a compaction run within a
+/// read.
+#[derive(Debug)]
+struct Hooked {
+    blocks: MemoryBlocks,
+    tree: OnceLock<Weak<FdTree>>,
+    /// reads until one of them runs a whole compaction
+    reads_left: AtomicUsize,
+    fails_image: AtomicBool,
+    /// blocks of the newest durable image
+    named: Mutex<BTreeSet<u64>>,
+}
+
+impl Hooked {
+    fn tree(mode: Mode) -> (Arc<Self>, Arc<FdTree>) {
+        let blocks = Arc::new(Self {
+            blocks: MemoryBlocks::new(256),
+            tree: OnceLock::new(),
+            reads_left: AtomicUsize::new(usize::MAX),
+            fails_image: AtomicBool::new(false),
+            named: Mutex::default(),
+        });
+        let tree = Arc::new(FdTree::open(small(mode), blocks.clone()).unwrap());
+        blocks.tree.set(Arc::downgrade(&tree)).unwrap();
+        (blocks, tree)
+    }
+
+    /// Changes entries that the readers do not look at, and compacts twice.
+    fn disturb(&self) {
+        let tree = self.tree.get().unwrap().upgrade().unwrap();
+        for round in 0..2 {
+            for number in 0..9 {
+                let entry = key(2 * (31 * number + round) + 1);
+                if !tree.add(&entry).unwrap() {
+                    tree.remove(&entry).unwrap();
+                }
+            }
+            tree.compact().unwrap();
+        }
+    }
+}
+
+impl LevelBlocks for Hooked {
+    fn block_bytes(&self) -> usize {
+        self.blocks.block_bytes()
+    }
+    fn allocate(&self, count: usize) -> Result<Vec<u64>> {
+        self.blocks.allocate(count)
+    }
+    fn read(&self, block: u64) -> Result<Vec<u8>> {
+        let left = self.reads_left.load(Ordering::SeqCst);
+        if left == 0 {
+            self.reads_left.store(usize::MAX, Ordering::SeqCst);
+            self.disturb();
+        } else if left < usize::MAX {
+            self.reads_left.store(left - 1, Ordering::SeqCst);
+        }
+        self.blocks.read(block)
+    }
+    fn write(&self, blocks: &[(u64, Vec<u8>)]) -> Result<()> {
+        let named = self.named.lock().unwrap();
+        for (block, _) in blocks {
+            assert!(!named.contains(block), "block {block} is in the image");
+        }
+        self.blocks.write(blocks)
+    }
+    fn sync(&self) -> Result<()> {
+        self.blocks.sync()
+    }
+    fn free(&self, blocks: &[u64]) {
+        let named = self.named.lock().unwrap();
+        for block in blocks {
+            assert!(!named.contains(block), "block {block} is in the image");
+        }
+        self.blocks.free(blocks);
+    }
+    fn used(&self) -> usize {
+        self.blocks.used()
+    }
+    fn set_used(&self, blocks: &[u64]) {
+        self.blocks.set_used(blocks);
+    }
+    fn put_image(&self, bytes: &[u8]) -> Result<()> {
+        if self.fails_image.swap(false, Ordering::SeqCst) {
+            return Err(Error::internal("the device fails once"));
+        }
+        let (_, named) = image::decode(bytes, 7)?;
+        *self.named.lock().unwrap() = named.into_iter().collect();
+        self.blocks.put_image(bytes)
+    }
+    fn image(&self) -> Result<Option<Vec<u8>>> {
+        self.blocks.image()
+    }
+}
+
+/// Between any two block reads of a lookup or cursor whole compactions replace and free blocks.
+#[test]
+fn a_reader_may_pause_before_every_read() {
+    for mode in [Mode::Fc, Mode::Ds] {
+        let (blocks, tree) = Hooked::tree(mode);
+        for number in 0..200 {
+            tree.add(&key(2 * (number * 77 % 200))).unwrap();
+        }
+        let mut paused = 0;
+        for reads in 0..12 {
+            for number in [0, 1, 99, 198, 199, 399] {
+                blocks.reads_left.store(reads, Ordering::SeqCst);
+                let found = tree.contains(&key(2 * number)).unwrap();
+                assert_eq!(found, number < 200, "{mode:?}, {reads} reads, {number}");
+                paused += usize::from(blocks.reads_left.load(Ordering::SeqCst) > reads);
+            }
+        }
+        for reads in (0..150).step_by(7) {
+            for direction in [Direction::Forward, Direction::Backward] {
+                blocks.reads_left.store(reads, Ordering::SeqCst);
+                let mut found = all(&tree, direction);
+                found.retain(|number| number % 2 == 0);
+                if direction == Direction::Backward {
+                    found.reverse();
+                }
+                assert!(found.into_iter().eq((0..200).map(|number| 2 * number)));
+                paused += usize::from(blocks.reads_left.load(Ordering::SeqCst) > reads);
+            }
+        }
+        assert!(paused > 40, "{paused} readers were paused");
+        check_whole(&tree, "after the readers");
+        tree.checkpoint().unwrap();
+        assert_eq!(tree.unfreed_blocks(), 0);
+    }
+}
+
+/// An image that fails outside of a compaction is written later: nothing is freed or lost.
+#[test]
+fn a_failed_image_frees_nothing() {
+    let (blocks, tree) = Hooked::tree(Mode::Fc);
+    let mut model = BTreeSet::new();
+    for number in 0..600 {
+        let number = number * 77 % 200;
+        match model.remove(&number) {
+            true => assert!(tree.remove(&key(number)).unwrap()),
+            false => assert!(model.insert(number) && tree.add(&key(number)).unwrap()),
+        }
+        if !tree.is_compacting() {
+            blocks.fails_image.store(true, Ordering::SeqCst);
+            let block = tree.shared.blocks.allocate(1).unwrap();
+            tree.shared.state.lock().reclaim(block);
+            tree.checkpoint().unwrap_err();
+        }
+        tree.compact_step().unwrap();
+    }
+    tree.compact().unwrap();
+    verify(&tree, &model, 200, "after failures");
+    tree.checkpoint().unwrap();
+    let levels: u64 = tree.levels().iter().map(|(_, blocks, _)| blocks).sum();
+    assert_eq!(tree.blocks() as u64, levels, "no block is lost");
+}
