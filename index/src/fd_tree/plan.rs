@@ -59,8 +59,13 @@ pub(super) fn plan(
     }
     let (replaced, target, bound) = chosen.unwrap_or_else(|| {
         let blocks = state.slots.iter().filter(|slot| !slot.level.only_fences);
-        let blocks: u64 = blocks.map(|slot| slot.blocks()).sum();
-        (state.slots.len(), height, head_blocks + blocks)
+        let bound = head_blocks + blocks.map(|slot| slot.blocks()).sum::<u64>();
+        // Mostly a level more; several if the head has more blocks than its capacity.
+        let mut target = height;
+        while settings.capacity(target) < bound {
+            target += 1;
+        }
+        (state.slots.len(), target, bound)
     });
     let key_bytes = match entries {
         0 => KEY_BYTES,

@@ -2,6 +2,8 @@
 //! `make models` runs them. A failure prints the schedule, which `shuttle::replay` runs again.
 #![cfg(shuttle)]
 
+mod fd_tree;
+
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, Runner, thread};
 use std::sync::Arc;
