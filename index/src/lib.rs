@@ -15,6 +15,7 @@
 //! | `memory_index`, `ordered_index`, `search_tree`, `unusable_index` | the access methods |
 
 mod access_method;
+mod entry;
 mod fd_tree;
 mod hash_index;
 mod key_hash;
@@ -24,6 +25,7 @@ mod ordered_key;
 mod row_keys;
 mod search_tree;
 mod sequences;
+mod sorted_load;
 mod unusable_index;
 
 pub use access_method::{

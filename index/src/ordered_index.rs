@@ -24,9 +24,9 @@ use crate::access_method::{
     AccessMethod, BulkLoad, Capabilities, Cursor, Direction, KeyBytes, KeyRange, Lookup,
 };
 use crate::ordered_key::{OrderedKeys, PartOrder};
+use crate::sorted_load::SortedLoad;
 use cursor::TreeCursor;
 use entries::EntryBytes;
-use load::OrderedLoad;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize as Counter; // counts bytes; no part of the protocol
 use strandline_base::{CommitTs, Result, RowId, Value};
@@ -122,11 +122,11 @@ impl AccessMethod for OrderedIndex {
     }
 
     fn bulk_load(&self) -> Box<dyn BulkLoad + '_> {
-        Box::new(OrderedLoad::new(self, false))
+        Box::new(SortedLoad::new(self, false))
     }
 
     fn bulk_load_unique(&self) -> Box<dyn BulkLoad + '_> {
-        Box::new(OrderedLoad::new(self, true))
+        Box::new(SortedLoad::new(self, true))
     }
 
     fn check(&self, damage: &mut Vec<String>) -> Result<()> {

@@ -36,12 +36,14 @@ mod write;
 use crate::access_method::{
     AccessMethod, BulkLoad, Capabilities, Cursor, Direction, KeyBytes, KeyRange, Lookup,
 };
+use crate::entry::parts_of;
 use crate::ordered_key::{OrderedKeys, PartOrder};
+use crate::sorted_load::{LoadTarget, SortedLoad};
 use cursor::TreeCursor;
 use kind::BTree;
-use load::TreeLoad;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize as Counter; // counts bytes; no part of the protocol
+use std::sync::atomic::Ordering::Relaxed;
 use strandline_base::{CommitTs, Error, Result, RowId, Value};
 use strandline_storage::pages::{PAGE_BODY_BYTES, PageFileId, PageStore};
 pub use tree::OldestSnapshot;
@@ -209,11 +211,11 @@ impl AccessMethod for PagedIndex {
     }
 
     fn bulk_load(&self) -> Box<dyn BulkLoad + '_> {
-        Box::new(TreeLoad::new(&self.tree, &self.keys, &self.memory, false))
+        Box::new(SortedLoad::new(self, false))
     }
 
     fn bulk_load_unique(&self) -> Box<dyn BulkLoad + '_> {
-        Box::new(TreeLoad::new(&self.tree, &self.keys, &self.memory, true))
+        Box::new(SortedLoad::new(self, true))
     }
 
     fn check(&self, damage: &mut Vec<String>) -> Result<()> {
@@ -228,6 +230,29 @@ impl AccessMethod for PagedIndex {
     /// The index itself: its pages belong to the page store.
     fn memory_bytes(&self) -> usize {
         size_of::<Self>()
+    }
+}
+
+impl LoadTarget for PagedIndex {
+    fn put_entry(&self, key: &[Value], row: RowId, bytes: &mut Vec<u8>) -> Result<()> {
+        let start = bytes.len();
+        self.keys.encode_onto(key, bytes);
+        self.tree
+            .check_key(bytes.get(start..).unwrap_or_default())?;
+        bytes.extend(row.0.to_be_bytes());
+        Ok(())
+    }
+
+    fn enter(&self, entries: &[&[u8]], met: Option<&mut Vec<Vec<u8>>>) -> Result<()> {
+        self.tree.enter_all(entries, met)
+    }
+
+    fn parts<'e>(&self, entry: &'e [u8]) -> Option<(&'e [u8], RowId)> {
+        parts_of(entry)
+    }
+
+    fn account(&self, before: usize, after: usize) {
+        self.memory.fetch_add(after.wrapping_sub(before), Relaxed);
     }
 }
 

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use strandline_base::{Error, Result};
 
 /// Entries that are taken from the old head at once.
-const HEAD_ENTRIES: usize = 256;
+const HEAD_ENTRIES: usize = if cfg!(test) { 8 } else { 256 };
 
 /// An old level.
 #[derive(Debug)]

@@ -85,6 +85,13 @@ fn run_model(mode: Mode, seed: u64) {
     }
     while tree.compact_step().unwrap() {}
     verify(&tree, &model, keys, "the end");
+    let state = tree.shared.state.lock();
+    let (inserts, deletes) = (state.inserts, state.deletes);
+    drop(state);
+    assert!(
+        deletes < 16 || deletes * 3 <= inserts,
+        "{deletes} deletes, {inserts} inserts (I5)"
+    );
     tree.checkpoint().unwrap();
     let blocks: u64 = tree.levels().iter().map(|(_, blocks, _)| blocks).sum();
     assert_eq!(tree.blocks() as u64, blocks, "no block is lost");

@@ -7,6 +7,7 @@ use super::entries::{Entries, EntryBytes};
 use super::node::Probe;
 use super::tree::Tree;
 use crate::access_method::{Cursor, Direction, KeyBytes, KeyRange};
+use crate::entry::EntryRange;
 use std::ops::Range;
 use strandline_base::{Result, RowId};
 
@@ -14,10 +15,8 @@ use strandline_base::{Result, RowId};
 pub(super) struct TreeCursor<'a> {
     tree: &'a Tree,
     direction: Direction,
-    /// the begin of the unread rest of the range
-    from: Box<[u8]>,
-    /// its end
-    before: Option<Box<[u8]>>,
+    /// the unread rest of the range
+    range: EntryRange,
     /// whether the whole range has been read
     is_read: bool,
     /// entries of the last leaf read
@@ -29,15 +28,12 @@ pub(super) struct TreeCursor<'a> {
 impl<'a> TreeCursor<'a> {
     /// A cursor over the entries of a range.
     pub fn new(tree: &'a Tree, range: &KeyRange, direction: Direction) -> Self {
-        let bytes = |key: &KeyBytes| Box::from(key.as_slice());
-        let from: Box<[u8]> = range.from.as_ref().map(bytes).unwrap_or_default();
-        let before: Option<Box<[u8]>> = range.before.as_ref().map(bytes);
+        let range = EntryRange::of(range);
         Self {
             tree,
             direction,
-            is_read: before.as_ref().is_some_and(|before| *before <= from),
-            from,
-            before,
+            is_read: range.is_empty(),
+            range,
             entries: Entries::default(),
             rest: 0..0,
         }
@@ -55,13 +51,8 @@ impl<'a> TreeCursor<'a> {
     ) -> Result<Self> {
         let mut cursor = Self::new(tree, range, direction);
         let entry = EntryBytes::new(key.as_slice(), *row)?;
-        match direction {
-            // The smallest bytes behind the entry.
-            Direction::Forward => cursor.from = [entry.as_slice(), &[0]].concat().into(),
-            Direction::Backward => cursor.before = Some(entry.as_slice().into()),
-        }
-        let before = cursor.before.as_ref();
-        cursor.is_read |= before.is_some_and(|before| *before <= cursor.from);
+        cursor.range.cut_through(direction, entry.as_slice());
+        cursor.is_read |= cursor.range.is_empty();
         Ok(cursor)
     }
 
@@ -83,29 +74,29 @@ impl<'a> TreeCursor<'a> {
     /// Reads the next leaf's entries within the range.
     fn read_leaf(&mut self) {
         let probe = match self.direction {
-            Direction::Forward => Probe::At(&self.from),
-            Direction::Backward => Probe::Before(self.before.as_deref()),
+            Direction::Forward => Probe::At(&self.range.from),
+            Direction::Backward => Probe::Before(self.range.before.as_deref()),
         };
         let leaf = self.tree.leaf(probe);
-        let first = leaf.entries.lower_bound(&self.from);
-        let end = self.before.as_ref();
+        let first = leaf.entries.lower_bound(&self.range.from);
+        let end = self.range.before.as_ref();
         let end = end.map_or(leaf.entries.len(), |end| leaf.entries.lower_bound(end));
         self.entries = leaf.entries.copy_of(first..end.max(first));
         self.rest = 0..self.entries.len();
         match self.direction {
             Direction::Forward => {
                 let ends_before = |high: &&[u8]| {
-                    let before = self.before.as_deref();
+                    let before = self.range.before.as_deref();
                     before.is_none_or(|before| *high < before)
                 };
                 match leaf.high.as_deref().filter(ends_before) {
-                    Some(high) => self.from = high.into(),
+                    Some(high) => self.range.from = high.into(),
                     None => self.is_read = true,
                 }
             }
             Direction::Backward => {
-                self.is_read = leaf.low <= self.from;
-                self.before = Some(leaf.low.clone());
+                self.is_read = leaf.low <= self.range.from;
+                self.range.before = Some(leaf.low.clone());
             }
         }
     }

@@ -88,7 +88,7 @@ pub(super) fn row_bytes(row: RowId) -> Result<[u8; ROW_BYTES]> {
 }
 
 /// The row number in the last bytes of an entry.
-fn row_of(bytes: [u8; ROW_BYTES]) -> RowId {
+pub(super) fn row_of(bytes: [u8; ROW_BYTES]) -> RowId {
     let [a, b, c, d, e, f] = bytes;
     RowId(u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
 }

@@ -1,4 +1,4 @@
-//! Adds many entries: they are collected, sorted and added in order, leaf by leaf.
+//! Adds many sorted entries, leaf by leaf.
 //!
 //! A leaf gets all entries of a sorted run that it covers under one latch. If they are few compared
 //! with the leaf's own, they are inserted one by one. Otherwise both are merged into full leaves
@@ -6,156 +6,42 @@
 //! leaves up, while other threads may change it.
 
 use super::OrderedIndex;
-use super::entries::{Entries, ROW_BYTES, common_len, row_bytes, separator};
+use super::entries::{Entries, ROW_BYTES, common_len, row_bytes, row_of, separator};
 use super::node::{Node, NodeId};
 use super::tree::Tree;
-use crate::access_method::{AccessMethod, BulkLoad, Collision, KeyBytes};
+use crate::sorted_load::LoadTarget;
 use strandline_base::sync::RwLockWriteGuard;
 use strandline_base::{Result, RowId, Value};
 
-/// The maximum number of entries that a load sorts together.
-const RUN_ENTRIES: usize = if cfg!(test) { 1000 } else { 1 << 20 };
-/// The maximum bytes of these entries.
-const RUN_BYTES: usize = 48 << 20;
 /// The maximum number of entries that are merged under one latch: about 200 us.
 const MERGE_ENTRIES: usize = 4096;
 /// Entries are inserted one by one if the leaf has more than this many times as many.
 const INSERT_RATIO: usize = 4;
 
-/// A load of an ordered index.
-pub(super) struct OrderedLoad<'a> {
-    index: &'a OrderedIndex,
-    run: Run,
-    /// rows under the same key, to be reported; None: not looked for
-    collisions: Option<Vec<Collision>>,
-    /// bytes that are counted in the index's memory
-    counted: usize,
-}
-
-/// A run: entries to be sorted.
-#[derive(Default)]
-struct Run {
-    /// the bytes of one entry after the other
-    bytes: Vec<u8>,
-    /// the begin of each entry
-    starts: Vec<u32>,
-}
-
-impl Run {
-    fn memory_bytes(&self) -> usize {
-        self.bytes.capacity() + self.starts.capacity() * 4
+impl LoadTarget for OrderedIndex {
+    fn put_entry(&self, key: &[Value], row: RowId, bytes: &mut Vec<u8>) -> Result<()> {
+        let row = row_bytes(row)?;
+        self.keys.encode_onto(key, bytes);
+        bytes.extend(row);
+        Ok(())
     }
 
-    fn get(&self, at: usize) -> &[u8] {
-        let end = self.starts.get(at + 1);
-        let end = end.map_or(self.bytes.len(), |end| *end as usize);
-        &self.bytes[self.starts[at] as usize..end]
-    }
-
-    /// The entries in order, each once. Most differ in the eight bytes behind their common prefix.
-    fn sorted(&self) -> Vec<&[u8]> {
-        let Some(first) = self.starts.first().map(|_| self.get(0)) else {
-            return Vec::new();
-        };
-        let entries = || (0..self.starts.len()).map(|at| self.get(at));
-        let common = entries().fold(first.len(), |common, entry| {
-            common_len(&first[..common], entry)
-        });
-        let head = |entry: &[u8]| {
-            let (mut head, rest) = ([0; 8], &entry[common..]);
-            let len = rest.len().min(8);
-            head[..len].copy_from_slice(&rest[..len]);
-            u64::from_be_bytes(head)
-        };
-        let mut order: Vec<(u64, u32)> = entries().map(head).zip(0..).collect();
-        order.sort_unstable_by(|a, b| {
-            let by_bytes = || self.get(a.1 as usize).cmp(self.get(b.1 as usize));
-            a.0.cmp(&b.0).then_with(by_bytes)
-        });
-        let mut sorted: Vec<_> = order.iter().map(|(_, at)| self.get(*at as usize)).collect();
-        sorted.dedup();
-        sorted
-    }
-}
-
-impl<'a> OrderedLoad<'a> {
-    /// A load; if `is_unique`, it looks for rows under the same key.
-    pub fn new(index: &'a OrderedIndex, is_unique: bool) -> Self {
-        Self {
-            index,
-            run: Run::default(),
-            collisions: is_unique.then(Vec::new),
-            counted: 0,
-        }
-    }
-
-    fn count(&mut self, bytes: usize) {
-        self.index.tree.account(self.counted, bytes);
-        self.counted = bytes;
-    }
-
-    /// Adds the collected entries to the tree.
-    fn enter(&mut self) -> Result<()> {
-        let run = std::mem::take(&mut self.run);
-        // The run, its order, and the sorted entries.
-        self.count(run.memory_bytes() + run.starts.len() * 32);
-        let mut met = self.collisions.is_some().then(Vec::new);
-        let sorted = run.sorted();
-        let mut rest = sorted.as_slice();
+    fn enter(&self, entries: &[&[u8]], mut met: Option<&mut Vec<Vec<u8>>>) -> Result<()> {
+        let mut rest = entries;
         while !rest.is_empty() {
-            let entered = self.index.tree.enter(rest, met.as_mut());
+            let entered = self.tree.enter(rest, met.as_deref_mut());
             rest = &rest[entered..];
         }
-        for entry in met.into_iter().flatten() {
-            let (key, row) = entry.split_at(entry.len() - ROW_BYTES);
-            let key = KeyBytes::encoded(key);
-            let mut others = Vec::new();
-            self.index.lookup(&key, &mut others)?;
-            let is_own = |other: &RowId| row_bytes(*other).is_ok_and(|other| other == *row);
-            let own = others.iter().position(is_own).map(|at| others.remove(at));
-            if let (Some(row), false) = (own, others.is_empty()) {
-                let collision = Collision { key, row, others };
-                self.collisions.get_or_insert_default().push(collision);
-            }
-        }
-        self.count(0);
-        Ok(())
-    }
-}
-
-impl BulkLoad for OrderedLoad<'_> {
-    fn push(&mut self, key: &[Value], row: RowId, _others: &mut Vec<RowId>) -> Result<()> {
-        let row = row_bytes(row)?;
-        let run = &mut self.run;
-        run.starts.push(run.bytes.len() as u32);
-        self.index.keys.encode_onto(key, &mut run.bytes);
-        run.bytes.extend(row);
-        if run.starts.len() >= RUN_ENTRIES || run.bytes.len() >= RUN_BYTES {
-            self.enter()?;
-        } else if run.starts.len().is_multiple_of(1 << 12) {
-            let bytes = run.memory_bytes();
-            self.count(bytes);
-        }
         Ok(())
     }
 
-    fn collisions(&mut self) -> Result<Vec<Collision>> {
-        self.enter()?;
-        Ok(self
-            .collisions
-            .as_mut()
-            .map(std::mem::take)
-            .unwrap_or_default())
+    fn parts<'e>(&self, entry: &'e [u8]) -> Option<(&'e [u8], RowId)> {
+        let (key, row) = entry.split_last_chunk::<ROW_BYTES>()?;
+        Some((key, row_of(*row)))
     }
 
-    fn finish(mut self: Box<Self>) -> Result<()> {
-        self.enter()
-    }
-}
-
-impl Drop for OrderedLoad<'_> {
-    fn drop(&mut self) {
-        self.count(0);
+    fn account(&self, before: usize, after: usize) {
+        self.tree.account(before, after);
     }
 }
 

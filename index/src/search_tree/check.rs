@@ -106,7 +106,7 @@ impl<K: Kind> Tree<K> {
                 damage.push(self.line(number, "an entry is outside the node's predicate"));
                 return None;
             }
-            if node.level == 0 && super::tree::parts_of(&entry).is_none() {
+            if node.level == 0 && crate::entry::parts_of(&entry).is_none() {
                 damage.push(
                     self.damaged(number, super::join::SHORT_ENTRY)
                         .message()

@@ -6,8 +6,9 @@
 
 use super::kind::{Kind, Predicate};
 use super::node::{Node, Probe};
-use super::tree::{Tree, entry_of, parts_of, row_at};
+use super::tree::{Tree, row_at};
 use crate::access_method::{Cursor, Direction, KeyBytes, KeyRange};
+use crate::entry::{EntryRange, entry_of, parts_of};
 use std::ops::Range;
 use strandline_base::{Result, RowId};
 use strandline_storage::pages::{Access, PageNumber};
@@ -16,10 +17,8 @@ use strandline_storage::pages::{Access, PageNumber};
 pub(super) struct TreeCursor<'a, K> {
     tree: &'a Tree<K>,
     direction: Direction,
-    /// the begin of the unread rest of the range
-    from: Box<[u8]>,
-    /// its end
-    before: Option<Box<[u8]>>,
+    /// the unread rest of the range
+    range: EntryRange,
     /// whether the whole range has been read
     is_read: bool,
     /// the page of the last leaf read, and its content
@@ -32,15 +31,12 @@ pub(super) struct TreeCursor<'a, K> {
 impl<'a, K: Kind> TreeCursor<'a, K> {
     /// A cursor over the entries of a range.
     pub fn new(tree: &'a Tree<K>, range: &KeyRange, direction: Direction) -> Self {
-        let bytes = |key: &KeyBytes| Box::from(key.as_slice());
-        let from: Box<[u8]> = range.from.as_ref().map(bytes).unwrap_or_default();
-        let before: Option<Box<[u8]>> = range.before.as_ref().map(bytes);
+        let range = EntryRange::of(range);
         Self {
             tree,
             direction,
-            is_read: before.as_ref().is_some_and(|before| *before <= from),
-            from,
-            before,
+            is_read: range.is_empty(),
+            range,
             leaf: (PageNumber(0), Vec::new()),
             rest: 0..0,
             // The first leaf is one that a lookup would read, too.
@@ -56,17 +52,9 @@ impl<'a, K: Kind> TreeCursor<'a, K> {
         (key, row): &(KeyBytes, RowId),
     ) -> Self {
         let mut cursor = Self::new(tree, range, direction);
-        let mut entry = entry_of(key.as_slice(), *row);
-        match direction {
-            Direction::Forward => {
-                // The smallest bytes behind the entry.
-                entry.push(0);
-                cursor.from = entry.into();
-            }
-            Direction::Backward => cursor.before = Some(entry.into()),
-        }
-        let before = cursor.before.as_ref();
-        cursor.is_read |= before.is_some_and(|before| *before <= cursor.from);
+        let entry = entry_of(key.as_slice(), *row);
+        cursor.range.cut_through(direction, &entry);
+        cursor.is_read |= cursor.range.is_empty();
         cursor
     }
 
@@ -87,8 +75,8 @@ impl<'a, K: Kind> TreeCursor<'a, K> {
     /// Reads the next leaf's entries within the range.
     fn read_leaf(&mut self) -> Result<()> {
         let probe = match self.direction {
-            Direction::Forward => Probe::At(&self.from),
-            Direction::Backward => Probe::Before(self.before.as_deref()),
+            Direction::Forward => Probe::At(&self.range.from),
+            Direction::Backward => Probe::Before(self.range.before.as_deref()),
         };
         let (number, page) = self.tree.leaf(probe, self.access)?;
         self.leaf.0 = number;
@@ -102,27 +90,27 @@ impl<'a, K: Kind> TreeCursor<'a, K> {
             return Ok(());
         };
         let bound = |bytes: &[u8]| leaf.lower_bound(bytes).map_err(damaged);
-        let first = bound(&self.from)?;
-        let end = self.before.as_deref().map(bound).transpose()?;
+        let first = bound(&self.range.from)?;
+        let end = self.range.before.as_deref().map(bound).transpose()?;
         self.rest = first..end.unwrap_or(leaf.len()).max(first);
         let (low, high) = (Box::from(leaf.low), leaf.high());
         match (self.direction, high) {
             (Direction::Forward, Some(high)) => {
                 let wanted = Predicate {
-                    low: &self.from,
-                    high: self.before.as_deref(),
+                    low: &self.range.from,
+                    high: self.range.before.as_deref(),
                 };
                 let behind = Predicate {
                     low: &high,
                     high: None,
                 };
                 self.is_read = !K::consistent(behind, wanted);
-                self.from = high;
+                self.range.from = high;
             }
             (Direction::Forward, None) => self.is_read = true,
             (Direction::Backward, _) => {
-                self.is_read = low <= self.from;
-                self.before = Some(low);
+                self.is_read = low <= self.range.from;
+                self.range.before = Some(low);
             }
         }
         Ok(())

@@ -17,8 +17,9 @@
 use super::entries::Entries;
 use super::kind::{Kind, Predicate};
 use super::node::{self, Damage, Frame, Probe};
-use super::tree::{ROOT, Tree, parts_of};
+use super::tree::{ROOT, Tree};
 use crate::access_method::KeyBytes;
+use crate::entry::parts_of;
 use strandline_base::{Result, RowId};
 use strandline_storage::pages::{Access, PageChange, PageNumber};
 

@@ -1,4 +1,4 @@
-//! Adds many entries: they are collected, sorted and added in order, leaf by leaf.
+//! Adds many sorted entries, leaf by leaf.
 //!
 //! A leaf and the sorted entries that it covers become full leaves, nine tenths each, of which the
 //! first stays on the leaf's page: about [`CHANGE_PAGES`] pages in one change. If few entries
@@ -12,18 +12,11 @@
 use super::entries::{Entries, Tail};
 use super::kind::Kind;
 use super::node::{self, Frame};
-use super::tree::{Post, ROOT, ROW_BYTES, Tree, parts_of};
-use crate::access_method::{BulkLoad, Collision, KeyBytes};
-use crate::ordered_key::OrderedKeys;
-use std::sync::atomic::AtomicUsize as Counter; // counts bytes; no part of the protocol
-use std::sync::atomic::Ordering::Relaxed;
-use strandline_base::{Result, RowId, Value};
+use super::tree::{Post, ROOT, Tree};
+use crate::entry::key_of;
+use strandline_base::Result;
 use strandline_storage::pages::{PageChange, PageNumber};
 
-/// The maximum number of entries that a load sorts together.
-const RUN_ENTRIES: usize = if cfg!(test) { 1000 } else { 1 << 20 };
-/// The maximum bytes of these entries.
-const RUN_BYTES: usize = 48 << 20;
 /// The leaves that one change fills.
 const CHANGE_PAGES: usize = 16;
 /// The leaves that are filled while the root is a leaf: their fences must fit into the root.
@@ -31,142 +24,18 @@ const FIRST_PAGES: usize = 2;
 /// Entries are added one by one if the leaf has more than this many times as many.
 const INSERT_RATIO: usize = 4;
 
-/// A load of a tree.
-pub(super) struct TreeLoad<'a, K> {
-    tree: &'a Tree<K>,
-    keys: &'a OrderedKeys,
-    memory: &'a Counter,
-    run: Run,
-    /// rows under the same key, to be reported; None: not looked for
-    collisions: Option<Vec<Collision>>,
-    /// bytes that are counted in `memory`
-    counted: usize,
-}
-
-/// A run: entries to be sorted, one behind the other, and the begin of each.
-#[derive(Default)]
-struct Run {
-    bytes: Vec<u8>,
-    starts: Vec<u32>,
-}
-
-impl Run {
-    fn memory_bytes(&self) -> usize {
-        self.bytes.capacity() + self.starts.capacity() * 4
-    }
-
-    /// The entries in order, each once.
-    fn sorted(&self) -> Vec<&[u8]> {
-        let ends = self.starts.iter().skip(1).copied();
-        let ends = ends.chain([self.bytes.len() as u32]);
-        let entries = self.starts.iter().zip(ends);
-        let entries = entries.map(|(start, end)| self.bytes.get(*start as usize..end as usize));
-        let mut sorted: Vec<&[u8]> = entries.flatten().collect();
-        sorted.sort_unstable();
-        sorted.dedup();
-        sorted
-    }
-}
-
-impl<'a, K: Kind> TreeLoad<'a, K> {
-    /// A load; if `is_unique`, it looks for rows under the same key.
-    pub fn new(
-        tree: &'a Tree<K>,
-        keys: &'a OrderedKeys,
-        memory: &'a Counter,
-        is_unique: bool,
-    ) -> Self {
-        Self {
-            tree,
-            keys,
-            memory,
-            run: Run::default(),
-            collisions: is_unique.then(Vec::new),
-            counted: 0,
-        }
-    }
-
-    fn account(&mut self, bytes: usize) {
-        self.memory
-            .fetch_add(bytes.wrapping_sub(self.counted), Relaxed);
-        self.counted = bytes;
-    }
-
-    /// Adds the collected entries to the tree.
-    fn enter(&mut self) -> Result<()> {
-        let run = std::mem::take(&mut self.run);
-        self.account(run.memory_bytes() + run.starts.len() * size_of::<&[u8]>());
-        let mut met = self.collisions.is_some().then(Vec::new);
-        let sorted = run.sorted();
-        let mut rest = sorted.as_slice();
+impl<K: Kind> Tree<K> {
+    /// Adds entries, which are sorted and distinct. Appends to `met` the entries that may not be
+    /// alone under their key.
+    pub fn enter_all(&self, entries: &[&[u8]], mut met: Option<&mut Vec<Vec<u8>>>) -> Result<()> {
+        let mut rest = entries;
         while !rest.is_empty() {
-            let entered = self.tree.enter_some(rest, met.as_mut())?;
+            let entered = self.enter_some(rest, met.as_deref_mut())?;
             rest = rest.get(entered..).unwrap_or_default();
         }
-        for entry in met.into_iter().flatten() {
-            let Some((key, row)) = parts_of(&entry) else {
-                continue;
-            };
-            let mut others = Vec::new();
-            self.tree.visit_rows(key, |other| {
-                others.push(other);
-                true
-            })?;
-            let own = others.iter().position(|other| *other == row);
-            if let Some(own) = own {
-                others.remove(own);
-            }
-            if !others.is_empty() {
-                let key = KeyBytes::encoded(key);
-                let collision = Collision { key, row, others };
-                self.collisions.get_or_insert_default().push(collision);
-            }
-        }
-        self.account(0);
-        Ok(())
-    }
-}
-
-impl<K: Kind> BulkLoad for TreeLoad<'_, K> {
-    fn push(&mut self, key: &[Value], row: RowId, _others: &mut Vec<RowId>) -> Result<()> {
-        let run = &mut self.run;
-        let start = run.bytes.len();
-        self.keys.encode_onto(key, &mut run.bytes);
-        let encoded = run.bytes.get(start..).unwrap_or_default();
-        if let Err(error) = self.tree.check_key(encoded) {
-            run.bytes.truncate(start);
-            return Err(error);
-        }
-        run.starts.push(start as u32);
-        run.bytes.extend(row.0.to_be_bytes());
-        if run.starts.len() >= RUN_ENTRIES || run.bytes.len() >= RUN_BYTES {
-            self.enter()?;
-        } else if run.starts.len().is_multiple_of(1 << 12) {
-            let bytes = run.memory_bytes();
-            self.account(bytes);
-        }
         Ok(())
     }
 
-    fn collisions(&mut self) -> Result<Vec<Collision>> {
-        self.enter()?;
-        let found = self.collisions.as_mut().map(std::mem::take);
-        Ok(found.unwrap_or_default())
-    }
-
-    fn finish(mut self: Box<Self>) -> Result<()> {
-        self.enter()
-    }
-}
-
-impl<K> Drop for TreeLoad<'_, K> {
-    fn drop(&mut self) {
-        self.memory
-            .fetch_add(0_usize.wrapping_sub(self.counted), Relaxed);
-    }
-}
-
-impl<K: Kind> Tree<K> {
     /// Adds the first of these entries, which are sorted and distinct, to the leaf that covers
     /// them; perhaps not all that the leaf covers. Returns their number. Appends to `met` the
     /// entries that may not be alone under their key.
@@ -375,12 +244,6 @@ impl<K: Kind> Tree<K> {
 
 /// The numbers of entries, of new ones and expired ones; entries that may not be alone.
 type Entered = (usize, (usize, usize), Vec<Vec<u8>>);
-
-/// The key's bytes of a leaf's entry.
-fn key_of(entry: &[u8]) -> &[u8] {
-    let len = entry.len().saturating_sub(ROW_BYTES);
-    entry.get(..len).unwrap_or(entry)
-}
 
 /// A leaf's entries and others, sorted and distinct; with each whether it is new. An entry that was
 /// retired is live again if it is among the others.

@@ -45,6 +45,7 @@ use super::entries::{Entries, Tail};
 use super::kind::{Kind, Share};
 use super::node::{self, Damage, Frame, Node, Probe};
 use crate::access_method::Lookup;
+use crate::entry::{ROW_BYTES, parts_of};
 use crate::key_hash::hash_bytes;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -56,9 +57,6 @@ use strandline_storage::pages::{Access, PageChange, PageFileId, PageNumber, Page
 
 /// The root's page: the first one behind the file's header page.
 pub(super) const ROOT: PageNumber = PageNumber(1);
-
-/// Bytes of a row's number at the end of a leaf's entry, big-endian.
-pub(super) const ROW_BYTES: usize = 8;
 
 /// Bytes of an entry on a page beside its key's, at most: row, timestamp, offset and length.
 const ENTRY_EXTRA: usize = ROW_BYTES + 8 + 4;
@@ -133,17 +131,6 @@ impl Count {
         let begun_with = held.wrapping_sub(added).wrapping_add(removed);
         self.begun_with.store(begun_with, Relaxed);
     }
-}
-
-/// The bytes of a leaf's entry.
-pub(super) fn entry_of(key: &[u8], row: RowId) -> Vec<u8> {
-    [key, &row.0.to_be_bytes()].concat()
-}
-
-/// The key's bytes and the row of a leaf's entry; None if the entry is too short.
-pub(super) fn parts_of(entry: &[u8]) -> Option<(&[u8], RowId)> {
-    let (key, row) = entry.split_last_chunk::<ROW_BYTES>()?;
-    Some((key, RowId(u64::from_be_bytes(*row))))
 }
 
 fn step(node: Option<&Node<'_>>, level: u8, probe: Probe<'_>) -> Result<Step, Damage> {

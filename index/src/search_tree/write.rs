@@ -3,7 +3,8 @@
 use super::entries::{Entries, Tail};
 use super::kind::{Kind, Split};
 use super::node::{self, Damage, Frame};
-use super::tree::{Post, ROOT, Tree, entry_of, row_at};
+use super::tree::{Post, ROOT, Tree, row_at};
+use crate::entry::entry_of;
 use strandline_base::{CommitTs, Result, RowId};
 use strandline_storage::pages::{Access, PageChange, PageNumber};
 
