@@ -21,15 +21,18 @@ mod block;
 mod builder;
 mod check;
 mod compaction;
+mod estimate;
 mod head;
 mod image;
 mod level;
+mod load;
 mod plan;
 mod scan;
 mod state;
 mod tree;
 
 pub use state::{Mode, Settings};
+pub(crate) use tree::Entries;
 pub use tree::FdTree;
 
 #[cfg(all(test, not(shuttle)))]

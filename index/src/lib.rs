@@ -16,6 +16,7 @@
 
 mod access_method;
 mod entry;
+mod fd_index;
 mod fd_tree;
 mod hash_index;
 mod key_hash;
@@ -31,6 +32,7 @@ mod unusable_index;
 pub use access_method::{
     AccessMethod, BulkLoad, Capabilities, Collision, Cursor, Direction, KeyBytes, KeyRange, Lookup,
 };
+pub use fd_index::{FdIndex, FdIndexSettings};
 pub use fd_tree::{FdTree, Mode as FdTreeMode, Settings as FdTreeSettings};
 pub use hash_index::HashIndex;
 pub use key_hash::{hash_integer, hash_key, is_same_key};

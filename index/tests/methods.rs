@@ -2,14 +2,17 @@
 //! that is a sorted list, which shows that the trait has room for such.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use strandline_base::rng::Rng;
 use strandline_base::{CommitTs, ErrorKind, Result, RowId, Value};
 use strandline_device::MemoryDevice;
 use strandline_index::{
-    AccessMethod, BulkLoad, Capabilities, Cursor, Direction, KeyBytes, KeyRange, Lookup,
-    MemoryIndex, NODE_BYTES_MIN, OrderedIndex, PagedIndex, PagedIndexSettings, PartOrder,
+    AccessMethod, BulkLoad, Capabilities, Cursor, Direction, FdIndex, FdIndexSettings, FdTreeMode,
+    FdTreeSettings, KeyBytes, KeyRange, Lookup, MemoryIndex, NODE_BYTES_MIN, OrderedIndex,
+    PagedIndex, PagedIndexSettings, PartOrder,
 };
+use strandline_storage::level_blocks::MemoryBlocks;
 use strandline_storage::pages::{PageFileId, PageLog, PageSettings, PageStore};
 use strandline_storage::wal::Lsn;
 
@@ -145,8 +148,91 @@ fn paged() -> PagedIndex {
     PagedIndex::create(store, PageFileId(1), settings).expect("created")
 }
 
+/// An index on an FD+tree with tiny blocks; a step of a compaction after every 3rd operation.
+struct Compacting {
+    index: FdIndex,
+    operations: AtomicUsize,
+}
+
+impl Compacting {
+    fn new(mode: FdTreeMode) -> Self {
+        let mut settings =
+            FdIndexSettings::new(vec![PartOrder::default()], Arc::new(|| CommitTs::ZERO));
+        settings.tree = FdTreeSettings {
+            mode,
+            head_bytes: 1000,
+            head_blocks: 4,
+            ratio: 2,
+            block_entries_max: 4,
+            batch_bytes: 512,
+            ..FdTreeSettings::default()
+        };
+        let index = FdIndex::open(Arc::new(MemoryBlocks::new(128)), settings);
+        Self {
+            index: index.expect("opened"),
+            operations: AtomicUsize::new(0),
+        }
+    }
+
+    fn index(&self) -> &FdIndex {
+        if self
+            .operations
+            .fetch_add(1, Ordering::Relaxed)
+            .is_multiple_of(3)
+        {
+            self.index.compact_step().expect("compacted");
+        }
+        &self.index
+    }
+}
+
+impl AccessMethod for Compacting {
+    fn capabilities(&self) -> Capabilities {
+        self.index.capabilities()
+    }
+    fn encode(&self, key: &[Value]) -> KeyBytes {
+        self.index.encode(key)
+    }
+    fn insert(&self, key: &KeyBytes, row: RowId, others: &mut Vec<RowId>) -> Result<bool> {
+        self.index().insert(key, row, others)
+    }
+    fn find(&self, key: &[Value]) -> Result<Lookup> {
+        self.index().find(key)
+    }
+    fn lookup(&self, key: &KeyBytes, rows: &mut Vec<RowId>) -> Result<()> {
+        self.index().lookup(key, rows)
+    }
+    fn cursor(&self, range: &KeyRange, direction: Direction) -> Result<Box<dyn Cursor + '_>> {
+        self.index().cursor(range, direction)
+    }
+    fn retire(&self, key: &KeyBytes, row: RowId, since: CommitTs) -> Result<()> {
+        self.index().retire(key, row, since)
+    }
+    fn retain(&self, keep: &mut dyn FnMut(&KeyBytes, RowId) -> bool) -> Result<()> {
+        self.index().retain(keep)
+    }
+    fn bulk_load(&self) -> Box<dyn BulkLoad + '_> {
+        self.index().bulk_load()
+    }
+    fn bulk_load_unique(&self) -> Box<dyn BulkLoad + '_> {
+        self.index().bulk_load_unique()
+    }
+    fn check(&self, damage: &mut Vec<String>) -> Result<()> {
+        self.index().check(damage)
+    }
+    fn len(&self) -> usize {
+        self.index.len()
+    }
+    fn memory_bytes(&self) -> usize {
+        self.index.memory_bytes()
+    }
+}
+
 fn methods() -> Vec<(&'static str, Box<dyn AccessMethod>)> {
     vec![
+        ("FD+FC", Box::new(Compacting::new(FdTreeMode::Fc))),
+        ("FD+XM", Box::new(Compacting::new(FdTreeMode::Xm))),
+        ("FD+DS", Box::new(Compacting::new(FdTreeMode::Ds))),
         ("paged", Box::new(paged())),
         ("memory", Box::new(MemoryIndex::default())),
         (

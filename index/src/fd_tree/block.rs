@@ -18,6 +18,8 @@ const VERSION: u16 = 1;
 /// Bytes before the entries.
 pub(super) const HEADER_BYTES: usize = 28;
 const CHECKSUM_BYTES: usize = 4;
+/// The most bytes of an entry in a block besides its own: kind, two lengths, ordinal.
+pub(super) const ENTRY_OVERHEAD_MAX: usize = 1 + 2 + 2 + 10;
 
 /// The kind of an entry. Of equal entries a fence comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -242,6 +242,12 @@ fn check_sizes(settings: &Settings, view: &View, damage: &mut Vec<String>) {
             above = number;
         }
     }
+    if let ([first, second, ..], None) = (view.slots.as_slice(), old)
+        && first.level.only_fences
+        && second.blocks() <= settings.capacity(1)
+    {
+        damage.push(format!("level {} should be skipped", first.number));
+    }
     if let ([.., second, bottom], None) = (view.slots.as_slice(), old) {
         let is_small = bottom.blocks() <= settings.capacity(bottom.number - 1);
         if is_small && second.number + 1 < bottom.number {

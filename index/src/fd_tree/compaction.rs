@@ -13,6 +13,7 @@ use super::builder::Builders;
 use super::head::Change;
 use super::image;
 use super::level::Level;
+use super::load::Loaded;
 use super::plan::plan;
 use super::state::{Mode, Old, Shared, Slot, State};
 use std::collections::{BTreeMap, VecDeque};
@@ -23,6 +24,13 @@ use strandline_base::{Error, Result};
 
 /// Entries that are taken from the old head at once.
 const HEAD_ENTRIES: usize = if cfg!(test) { 8 } else { 256 };
+
+/// Entries that are taken from a load at once.
+const LOAD_ENTRIES: usize = 16 * HEAD_ENTRIES;
+
+/// Places of the head and of a load among the sources of a key.
+const HEAD: usize = 0;
+const LOAD: usize = 1;
 
 /// An old level.
 #[derive(Debug)]
@@ -43,10 +51,19 @@ struct HeadSource {
     is_ended: bool,
 }
 
+/// The entries of a load.
+#[derive(Debug, Default)]
+struct LoadSource {
+    loaded: Arc<Loaded>,
+    next: usize,
+    buffer: VecDeque<Item>,
+}
+
 /// A compaction under way.
 #[derive(Debug)]
 pub(super) struct Compaction {
     head: HeadSource,
+    load: LoadSource,
     sources: Vec<Source>,
     builders: Builders,
     is_full: bool,
@@ -62,11 +79,25 @@ pub(super) struct Compaction {
 impl Compaction {
     /// Merge-prepare: the head becomes the old head.
     pub fn begin(shared: &Shared, is_underflow: bool) -> Self {
+        Self::begin_in(shared, &mut shared.state.lock(), is_underflow, None)
+    }
+
+    /// As [`Compaction::begin`], of the locked state; it also inserts the entries of a load.
+    pub fn begin_in(
+        shared: &Shared,
+        state: &mut State,
+        is_underflow: bool,
+        loaded: Option<Arc<Loaded>>,
+    ) -> Self {
         let block_bytes = shared.blocks.block_bytes();
-        let mut state = shared.state.lock();
-        let state = &mut *state;
         debug_assert!(state.old.is_none(), "one compaction at a time");
-        let plan = plan(&shared.settings, state, block_bytes, is_underflow);
+        let plan = plan(
+            &shared.settings,
+            state,
+            block_bytes,
+            is_underflow,
+            loaded.as_deref(),
+        );
         let below = state.slots.split_off(plan.replaced);
         let mut slots: Vec<Slot> = Vec::new();
         for above in (0..=plan.fence_levels).rev() {
@@ -83,6 +114,7 @@ impl Compaction {
             head: take(&mut state.head),
             slots: std::mem::replace(&mut state.slots, slots),
             new_levels,
+            loaded,
             ..Old::default()
         });
         Self::of(shared, state)
@@ -120,8 +152,13 @@ impl Compaction {
         };
         let levels = state.slots.iter().take(new_levels);
         let levels: Vec<Arc<Level>> = levels.map(|slot| slot.level.clone()).collect();
+        let loaded = old.and_then(|old| old.loaded.clone());
         Self {
             head: HeadSource::default(),
+            load: LoadSource {
+                loaded: loaded.unwrap_or_default(),
+                ..LoadSource::default()
+            },
             sources: old.map_or(Vec::new(), |old| old.slots.iter().map(source).collect()),
             builders: Builders::new(&shared.settings, shared.blocks.block_bytes(), &levels),
             is_full: new_levels == state.slots.len(),
@@ -174,6 +211,12 @@ impl Compaction {
         }
         if self.head.buffer.is_empty() && !self.head.is_ended {
             self.fill_head(shared);
+        }
+        if self.load.buffer.is_empty() {
+            let entries = (self.load.next..).map_while(|at| self.load.loaded.get(at));
+            let entries = entries.take(LOAD_ENTRIES);
+            self.load.buffer = entries.map(|key| (key.into(), Kind::Insert)).collect();
+            self.load.next += self.load.buffer.len();
         }
         Ok(())
     }
@@ -234,7 +277,15 @@ impl Compaction {
                 .sources
                 .iter()
                 .any(|source| source.buffer.is_empty() && source.next < source.end);
-            if has_unread || self.head.buffer.is_empty() && !self.head.is_ended {
+            let LoadSource {
+                loaded,
+                next,
+                buffer,
+            } = &self.load;
+            let has_unread = has_unread
+                || self.head.buffer.is_empty() && !self.head.is_ended
+                || buffer.is_empty() && *next < loaded.len();
+            if has_unread {
                 return Ok(());
             }
             let fronts = self
@@ -243,6 +294,7 @@ impl Compaction {
                 .filter_map(|source| source.buffer.front());
             let least = fronts
                 .chain(self.head.buffer.front())
+                .chain(self.load.buffer.front())
                 .map(|(key, _)| key)
                 .min();
             let Some(key) = least.cloned() else {
@@ -262,25 +314,30 @@ impl Compaction {
     fn stage_key(&mut self, shared: &Shared, key: &[u8]) -> Result<()> {
         let mut fence = None;
         let mut data: Vec<bool> = Vec::new();
-        let last = self.sources.len();
-        let head = std::iter::once(&mut self.head.buffer);
-        let buffers = head.chain(self.sources.iter_mut().map(|source| &mut source.buffer));
+        // From the newest to the oldest: the head, a load, the levels. The last has the fences.
+        let last = match self.sources.len() {
+            0 => HEAD,
+            levels => LOAD + levels,
+        };
+        let buffers = [&mut self.head.buffer, &mut self.load.buffer].into_iter();
+        let buffers = buffers.chain(self.sources.iter_mut().map(|source| &mut source.buffer));
         for (at, buffer) in buffers.enumerate() {
             while let Some((_, kind)) = buffer.pop_front_if(|(front, _)| **front == *key) {
                 match kind {
                     Kind::Fence(to) if at == last && !self.is_full => fence = Some(to),
                     Kind::Fence(_) => {}
                     Kind::Insert | Kind::Delete => {
-                        if at == 0 {
+                        if at == HEAD {
                             self.moved.push(key.into());
+                        }
+                        if at != LOAD {
+                            let is_insert = kind == Kind::Insert;
+                            self.change.add(Change::of(is_insert, -1));
                         }
                         data.push(kind == Kind::Insert);
                     }
                 }
             }
-        }
-        for is_insert in &data {
-            self.change.add(Change::of(*is_insert, -1));
         }
         let is_alternating = data.windows(2).all(|pair| pair.first() != pair.last());
         let net = data.first().copied().filter(|_| data.len() % 2 == 1);

@@ -124,6 +124,7 @@ fn take_state(reader: &mut ByteReader<'_>, used: &mut Vec<u64>) -> Option<State>
     if reader.u8()? == 1 {
         state.old = Some(Old {
             head: take_head(reader)?,
+            loaded: None,
             slots: take_slots(reader, used)?,
             new_levels: usize::try_from(reader.varint()?).ok()?,
             wavefront: {

@@ -48,6 +48,11 @@ impl Level {
         self.first + self.places.read().len() as u64
     }
 
+    /// Bytes of the list.
+    pub fn memory_bytes(&self) -> usize {
+        self.places.read().capacity() * size_of::<Place>()
+    }
+
     pub fn place(&self, ordinal: u64) -> Option<Place> {
         let at = usize::try_from(ordinal.checked_sub(self.first)?).ok()?;
         self.places.read().get(at).cloned()

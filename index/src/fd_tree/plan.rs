@@ -1,5 +1,6 @@
 //! Merge-prepare: which levels a compaction replaces, and which it makes [FD+ §2.3, §4.2].
 
+use super::load::Loaded;
 use super::state::{Settings, State};
 
 /// What a compaction does.
@@ -13,20 +14,29 @@ pub(super) struct Plan {
     pub fence_levels: u32,
 }
 
+/// Bytes of an entry in a block besides its own: kind and lengths.
+const OVERHEAD_BYTES: usize = 4;
 /// Bytes of the key of an average entry, if the head has none.
 const KEY_BYTES: usize = 32;
 
-/// Chooses the least level that is sure to hold what is above it; all levels on an underflow.
+/// Chooses the least level that is sure to hold what is above it and the entries of a load; all
+/// levels on an underflow.
 pub(super) fn plan(
     settings: &Settings,
     state: &State,
     block_bytes: usize,
     is_underflow: bool,
+    loaded: Option<&Loaded>,
 ) -> Plan {
-    let entries = state.head.data.len();
-    let by_bytes = state.head.data_bytes().div_ceil(block_bytes);
-    let by_entries = entries.div_ceil(settings.block_entries_max);
-    let head_blocks = by_bytes.max(by_entries) as u64;
+    let (entries, bytes) = (state.head.data.len(), state.head.data_bytes());
+    let blocks_of = |entries: usize, bytes: usize| {
+        let by_bytes = bytes.div_ceil(block_bytes);
+        by_bytes.max(entries.div_ceil(settings.block_entries_max)) as u64
+    };
+    let head_blocks = blocks_of(entries, bytes);
+    let loaded_bytes = loaded.map_or(0, |loaded| loaded.bytes() + loaded.len() * OVERHEAD_BYTES);
+    let loaded_entries = loaded.map_or(0, Loaded::len);
+    let loaded_blocks = blocks_of(loaded_entries, loaded_bytes);
     let height = state.slots.last().map_or(1, |slot| slot.number + 1);
     let mut chosen = None;
     for target in 1..height {
@@ -46,10 +56,11 @@ pub(super) fn plan(
             let all = (state.inserts + state.deletes).max(1);
             let live = state.inserts.saturating_sub(state.deletes);
             bound = (u128::from(bound) * u128::from(live)).div_ceil(u128::from(all)) as u64;
+            bound += loaded_blocks;
         } else {
             // Every new block may begin with a fence that I2 adds.
             let dense = (settings.block_entries_max as u64).clamp(2, 64);
-            bound = bound * dense / (dense - 1) + 1;
+            bound = (bound + loaded_blocks) * dense / (dense - 1) + 1;
         }
         chosen = Some((replaced, target, bound));
         if bound <= settings.capacity(target) {
@@ -59,7 +70,7 @@ pub(super) fn plan(
     }
     let (replaced, target, bound) = chosen.unwrap_or_else(|| {
         let blocks = state.slots.iter().filter(|slot| !slot.level.only_fences);
-        let bound = head_blocks + blocks.map(|slot| slot.blocks()).sum::<u64>();
+        let bound = head_blocks + loaded_blocks + blocks.map(|slot| slot.blocks()).sum::<u64>();
         // Mostly a level more; several if the head has more blocks than its capacity.
         let mut target = height;
         while settings.capacity(target) < bound {
@@ -67,9 +78,9 @@ pub(super) fn plan(
         }
         (state.slots.len(), target, bound)
     });
-    let key_bytes = match entries {
+    let key_bytes = match entries + loaded_entries {
         0 => KEY_BYTES,
-        _ => state.head.data_bytes() / entries,
+        all => (bytes + loaded_bytes) / all,
     };
     let fences_a_block = (block_bytes / key_bytes).clamp(2, settings.block_entries_max) as u64;
     let mut fence_levels = 0;

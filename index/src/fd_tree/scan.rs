@@ -4,18 +4,22 @@
 //! A batch lies on one side of the wavefront (I6). Of the entries with one key the newest decides.
 
 use super::head::{Data, Head};
+use super::load::Loaded;
 use super::state::{Shared, Slot};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound::{Excluded, Included};
 use strandline_base::Result;
 
 use super::block::Kind;
-use crate::access_method::Direction;
+use crate::access_method::{Direction, KeyBytes};
+use crate::entry::ROW_BYTES;
 
 /// Entries that a batch takes of a head.
 const HEAD_ENTRIES: usize = if cfg!(test) { 8 } else { 256 };
-/// Greater than every entry, as these have at most 1,032 bytes.
-const INFINITE: [u8; 1100] = [0xff; 1100];
+/// The most bytes of an entry: a key that is cut, and a row id.
+pub(super) const ENTRY_BYTES_MAX: usize = KeyBytes::CUT_BYTES + ROW_BYTES;
+/// Greater than every entry.
+const INFINITE: [u8; ENTRY_BYTES_MAX + 1] = [u8::MAX; ENTRY_BYTES_MAX + 1];
 
 /// Goes over the entries of `from..before` in batches.
 pub(super) struct Scan<'a> {
@@ -93,6 +97,11 @@ impl<'a> Scan<'a> {
         let pointer = match pointer_of {
             Some(old) => {
                 parts.push(self.head_part(&old.head, &low, &high));
+                parts.extend(
+                    old.loaded
+                        .as_ref()
+                        .map(|run| self.load_part(run, &low, &high)),
+                );
                 old.head.floor_fence(seek).or(old.pointer)
             }
             None => state.head.floor_fence(seek),
@@ -118,6 +127,22 @@ impl<'a> Scan<'a> {
         let data: Vec<_> = match self.direction {
             Direction::Forward => range.take(HEAD_ENTRIES).map(own).collect(),
             Direction::Backward => range.rev().take(HEAD_ENTRIES).map(own).collect(),
+        };
+        let is_cut = data.len() == HEAD_ENTRIES;
+        let cut = data.last().filter(|_| is_cut).map(|(key, _)| key.clone());
+        Part { data, cut }
+    }
+
+    fn load_part(&self, loaded: &Loaded, low: &[u8], high: &[u8]) -> Part {
+        let (first, end) = (loaded.below(low), loaded.below(high));
+        let own = |at| loaded.get(at).map(|key| (Box::from(key), true));
+        let data: Vec<(Box<[u8]>, bool)> = match self.direction {
+            Direction::Forward => (first..end).take(HEAD_ENTRIES).filter_map(own).collect(),
+            Direction::Backward => (first..end)
+                .rev()
+                .take(HEAD_ENTRIES)
+                .filter_map(own)
+                .collect(),
         };
         let is_cut = data.len() == HEAD_ENTRIES;
         let cut = data.last().filter(|_| is_cut).map(|(key, _)| key.clone());

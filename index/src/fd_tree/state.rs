@@ -6,6 +6,7 @@
 use super::block::Block;
 use super::head::{Change, Head};
 use super::level::Level;
+use super::load::Loaded;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use strandline_base::Result;
@@ -86,6 +87,8 @@ impl Slot {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Old {
     pub head: Head,
+    /// entries of a load, between the head and the levels; memory only
+    pub loaded: Option<Arc<Loaded>>,
     pub slots: Vec<Slot>,
     /// levels of the state that the compaction writes
     pub new_levels: usize,
@@ -120,6 +123,8 @@ pub(super) struct State {
     pub inserts: u64,
     pub deletes: u64,
     pub next_run: u64,
+    /// loads begun
+    pub loads: u64,
     pub reclaimed: Reclaimed,
 }
 
@@ -179,6 +184,26 @@ impl State {
         let below = self.slots.iter().skip(old.new_levels);
         old.slots.iter().chain(below).cloned().collect()
     }
+
+    /// The levels in which a key is looked for, top down, and the block of the first (I6).
+    pub fn path(&self, key: &[u8]) -> (Option<u64>, Vec<Slot>) {
+        match &self.old {
+            Some(old) if old.has(key) => {
+                let pointer = old.head.floor_fence(key).or(old.pointer);
+                (pointer, self.old_path(old))
+            }
+            _ => (self.head.floor_fence(key), self.slots.clone()),
+        }
+    }
+
+    /// Whether the entry is there, if memory tells.
+    fn find_in_memory(&self, key: &[u8]) -> Option<bool> {
+        let new = self.head.data.get(key);
+        let old = self.old.as_ref().filter(|old| old.has(key));
+        let data = new.or_else(|| old?.head.data.get(key));
+        let is_loaded = || old?.loaded.as_ref()?.contains(key).then_some(true);
+        data.map(|data| data.is_insert).or_else(is_loaded)
+    }
 }
 
 /// The state with what it needs to read blocks.
@@ -194,32 +219,24 @@ impl Shared {
         level.read(ordinal, self.settings.tree, &*self.blocks)
     }
 
-    /// Whether the entry is in the tree.
-    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+    /// Whether the entry is in the tree, and the loads begun when this was so.
+    pub fn find(&self, key: &[u8]) -> Result<(bool, u64)> {
         let state = self.state.lock();
-        if let Some(data) = state.head.data.get(key) {
-            return Ok(data.is_insert);
+        let loads = state.loads;
+        if let Some(is_present) = state.find_in_memory(key) {
+            return Ok((is_present, loads));
         }
-        let (mut pointer, path) = match &state.old {
-            Some(old) if old.has(key) => {
-                if let Some(data) = old.head.data.get(key) {
-                    return Ok(data.is_insert);
-                }
-                let pointer = old.head.floor_fence(key).or(old.pointer);
-                (pointer, state.old_path(old))
-            }
-            _ => (state.head.floor_fence(key), state.slots.clone()),
-        };
+        let (mut pointer, path) = state.path(key);
         let _era = state.enter();
         drop(state);
         for Slot { level, .. } in &path {
             let Some(ordinal) = pointer else { break };
             let block = self.read(level, ordinal)?;
             if let Some(is_insert) = block.find(key) {
-                return Ok(is_insert);
+                return Ok((is_insert, loads));
             }
             pointer = block.floor_fence(key);
         }
-        Ok(false)
+        Ok((false, loads))
     }
 }

@@ -12,7 +12,7 @@ fn small(mode: Mode) -> Settings {
     Settings {
         tree: 7,
         mode,
-        head_bytes: 32 * 20,
+        head_bytes: 40 * 20,
         head_blocks: 2,
         ratio: 2,
         block_entries_max: 4,
@@ -20,14 +20,14 @@ fn small(mode: Mode) -> Settings {
     }
 }
 
-fn key(number: u64) -> [u8; 8] {
-    number.to_be_bytes()
+fn key(number: u64) -> [u8; 16] {
+    (u128::from(number) << 64).to_be_bytes()
 }
 
 fn all(tree: &FdTree, direction: Direction) -> Vec<u64> {
     let mut found = Vec::new();
     let each = |entry: &[u8]| {
-        found.push(u64::from_be_bytes(entry.try_into().unwrap()));
+        found.push((u128::from_be_bytes(entry.try_into().unwrap()) >> 64) as u64);
         true
     };
     tree.scan(&[], None, direction, each).unwrap();

@@ -1,12 +1,16 @@
 //! The tree: entries are added, removed and looked up here, and a compaction is driven.
 
+use super::block::{ENTRY_OVERHEAD_MAX, HEADER_BYTES};
 use super::check;
 use super::compaction::Compaction;
+use super::estimate;
 use super::head::Data;
 use super::image;
-use super::scan::Scan;
+use super::load::{self, Loaded};
+use super::scan::{ENTRY_BYTES_MAX, Scan};
 use super::state::{Mode, Settings, Shared, State};
 use crate::access_method::Direction;
+use crate::entry::{EntryRange, ROW_BYTES, key_of};
 use crate::key_hash::hash_bytes;
 use std::sync::Arc;
 use strandline_base::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
@@ -14,6 +18,8 @@ use strandline_base::{Error, ErrorKind, Result, SqlState};
 use strandline_storage::level_blocks::LevelBlocks;
 
 const LATCHES: usize = 64;
+/// A load of less than this part of the head's budget adds its entries one by one.
+const FEW: usize = 8;
 /// An underflow needs at least so many deletes.
 const DELETES_MIN: u64 = 16;
 
@@ -25,7 +31,7 @@ enum Compactor {
     Failed(Error),
 }
 
-/// An FD+tree of entries, which are bytes of any length up to 1,032.
+/// An FD+tree of entries, which are the bytes of a key and a row id (`entry`).
 #[derive(Debug)]
 pub struct FdTree {
     pub(super) shared: Shared,
@@ -68,14 +74,15 @@ impl FdTree {
         (self.shared.settings.mode == Mode::Xm).then(|| self.gate.read())
     }
 
-    pub(super) fn latch(&self, key: &[u8]) -> MutexGuard<'_, ()> {
+    /// Held while an entry of a key is added or removed.
+    fn latch(&self, key: &[u8]) -> MutexGuard<'_, ()> {
         self.latches[hash_bytes(key) as usize % LATCHES].lock()
     }
 
     /// Whether there is the entry.
     pub fn contains(&self, entry: &[u8]) -> Result<bool> {
         let _gate = self.pass_gate();
-        self.shared.contains(entry)
+        Ok(self.shared.find(entry)?.0)
     }
 
     /// Adds an entry unless it is there. Returns whether it is new.
@@ -94,21 +101,135 @@ impl FdTree {
         self.set(entry, false, false)
     }
 
+    /// Adds an entry unless it is there, and calls `each` with the other entries of its key that
+    /// were there before: atomically, so that of two adders of one key one sees the other. `before`
+    /// runs under the key's latch before the entry is added. Returns whether the entry is new.
+    pub fn add_seeing(
+        &self,
+        entry: &[u8],
+        before: impl FnOnce(),
+        mut each: impl FnMut(&[u8]),
+    ) -> Result<bool> {
+        self.make_room(entry.len())?;
+        let _gate = self.pass_gate();
+        let _latch = self.latch(key_of(entry));
+        before();
+        // First the addition: a load that begins before it looks into the head, and one that
+        // begins later is seen here.
+        let is_new = self.set_latched(entry, true, false)?;
+        let seen = self.scan_key(key_of(entry), |other| {
+            if other != entry {
+                each(other);
+            }
+            true
+        });
+        if let (Err(error), true) = (&seen, is_new) {
+            self.put(&mut self.shared.state.lock(), entry, false, false);
+            return Err(error.clone());
+        }
+        seen.map(|()| is_new)
+    }
+
+    /// Adds an entry unless it is there; `before` runs under the key's latch before. Returns whether
+    /// it is new.
+    pub fn add_after(&self, entry: &[u8], before: impl FnOnce()) -> Result<bool> {
+        self.make_room(entry.len())?;
+        let _gate = self.pass_gate();
+        let _latch = self.latch(key_of(entry));
+        before();
+        self.set_latched(entry, true, false)
+    }
+
+    /// Runs `work` while nobody adds or removes an entry of this entry's key, but for a load.
+    pub fn with_latch<R>(&self, entry: &[u8], work: impl FnOnce() -> R) -> R {
+        let _latch = self.latch(key_of(entry));
+        work()
+    }
+
+    /// Removes an entry if it is there and `is_wanted`, which is called under the key's latch.
+    /// Returns whether it has been removed.
+    pub fn remove_if(&self, entry: &[u8], is_wanted: impl FnOnce() -> bool) -> Result<bool> {
+        self.make_room(entry.len())?;
+        let _gate = self.pass_gate();
+        let _latch = self.latch(key_of(entry));
+        Ok(is_wanted() && self.set_latched(entry, false, false)?)
+    }
+
     fn set(&self, entry: &[u8], is_insert: bool, is_pending: bool) -> Result<bool> {
         self.make_room(entry.len())?;
         let _gate = self.pass_gate();
-        let _latch = self.latch(entry);
-        if self.shared.contains(entry)? == is_insert {
-            return Ok(false);
+        let _latch = self.latch(key_of(entry));
+        self.set_latched(entry, is_insert, is_pending)
+    }
+
+    fn set_latched(&self, entry: &[u8], is_insert: bool, is_pending: bool) -> Result<bool> {
+        loop {
+            let (is_present, loads) = self.shared.find(entry)?;
+            if is_present == is_insert {
+                return Ok(false);
+            }
+            let mut state = self.shared.state.lock();
+            // A load that has begun in between may have the entry.
+            if state.loads == loads {
+                self.put(&mut state, entry, is_insert, is_pending);
+                return Ok(true);
+            }
         }
+    }
+
+    fn put(&self, state: &mut State, entry: &[u8], is_insert: bool, is_pending: bool) {
         let data = Data {
             is_insert,
             is_pending,
         };
-        let mut state = self.shared.state.lock();
         let change = state.head.put(entry, data);
         state.count(change);
-        Ok(true)
+    }
+
+    /// Calls `each` with the entries of a key until it returns false.
+    pub fn scan_key(&self, key: &[u8], mut each: impl FnMut(&[u8]) -> bool) -> Result<()> {
+        let before = [key, &[u8::MAX; ROW_BYTES + 1]].concat();
+        let mut scan = Scan::new(&self.shared, key, Some(&before), Direction::Forward);
+        while let Some(entry) = scan.next()? {
+            if !each(&entry) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds many entries, which are sorted and distinct, unless they are there. Appends to `met`
+    /// the added ones that may not be alone under their key.
+    ///
+    /// # Errors
+    /// The device's; the entries that have been written stay.
+    pub fn load(&self, entries: &[&[u8]], mut met: Option<&mut Vec<Vec<u8>>>) -> Result<()> {
+        let bytes: usize = entries.iter().map(|entry| entry.len()).sum();
+        if bytes * FEW < self.shared.settings.head_bytes {
+            for entry in entries {
+                if let (true, Some(met)) = (self.add(entry)?, met.as_deref_mut()) {
+                    met.push(entry.to_vec());
+                }
+            }
+            return Ok(());
+        }
+        let loaded = {
+            let mut compactor = self.compactor.lock();
+            while self.advance(&mut compactor)? {}
+            let (loaded, compaction) = load::begin(&self.shared, entries, met)?;
+            *compactor = Compactor::Running(Box::new(compaction));
+            loaded
+        };
+        while self.is_loading(&loaded) {
+            self.step(false)?;
+        }
+        Ok(())
+    }
+
+    fn is_loading(&self, loaded: &Arc<Loaded>) -> bool {
+        let state = self.shared.state.lock();
+        let present = state.old.as_ref().and_then(|old| old.loaded.as_ref());
+        present.is_some_and(|present| Arc::ptr_eq(present, loaded))
     }
 
     /// A pending entry is committed durably.
@@ -189,25 +310,27 @@ impl FdTree {
             let begun = Compaction::begin(&self.shared, trigger.unwrap_or_default());
             *compactor = Compactor::Running(Box::new(begun));
         }
-        loop {
-            let stepped = match &mut *compactor {
-                Compactor::Running(compaction) => compaction.step(&self.shared),
-                Compactor::Failed(error) => Err(error.clone()),
-                Compactor::Idle => Ok(false),
-            };
-            match stepped {
-                Ok(true) if !is_exclusive => return Ok(true),
-                Ok(true) => {}
-                Ok(false) => {
-                    *compactor = Compactor::Idle;
-                    return Ok(false);
-                }
-                Err(error) => {
-                    *compactor = Compactor::Failed(error.clone());
-                    return Err(error);
-                }
+        while self.advance(&mut compactor)? {
+            if !is_exclusive {
+                return Ok(true);
             }
         }
+        Ok(false)
+    }
+
+    /// One step of the compaction under way. Returns whether there is more to do.
+    fn advance(&self, compactor: &mut Compactor) -> Result<bool> {
+        let stepped = match compactor {
+            Compactor::Running(compaction) => compaction.step(&self.shared),
+            Compactor::Failed(error) => Err(error.clone()),
+            Compactor::Idle => Ok(false),
+        };
+        match &stepped {
+            Ok(true) => {}
+            Ok(false) => *compactor = Compactor::Idle,
+            Err(error) => *compactor = Compactor::Failed(error.clone()),
+        }
+        stepped
     }
 
     /// Runs a compaction, or ends the one under way.
@@ -266,14 +389,57 @@ impl FdTree {
         direction: Direction,
         mut each: impl FnMut(&[u8]) -> bool,
     ) -> Result<()> {
-        let _gate = self.pass_gate();
-        let mut scan = Scan::new(&self.shared, from, before, direction);
-        while let Some(entry) = scan.next()? {
+        let range = EntryRange {
+            from: from.into(),
+            before: before.map(Into::into),
+        };
+        let mut entries = self.entries(&range, direction);
+        while let Some(entry) = entries.next()? {
             if !each(&entry) {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// The entries of a range, in order.
+    pub(crate) fn entries(&self, range: &EntryRange, direction: Direction) -> Entries<'_> {
+        let before = range.before.as_deref();
+        Entries {
+            tree: self,
+            scan: Scan::new(&self.shared, &range.from, before, direction),
+        }
+    }
+
+    /// About how many entries a range has; see `estimate`.
+    pub(crate) fn estimate(&self, range: &EntryRange) -> Result<usize> {
+        let _gate = self.pass_gate();
+        estimate::estimate(&self.shared, range, self.len())
+    }
+
+    /// The longest entry that a block can hold.
+    pub fn entry_bytes_max(&self) -> usize {
+        let room = self
+            .shared
+            .blocks
+            .block_bytes()
+            .saturating_sub(HEADER_BYTES);
+        room.saturating_sub(2 * ENTRY_OVERHEAD_MAX)
+            .min(ENTRY_BYTES_MAX)
+    }
+
+    /// Bytes of memory: the heads, the levels' lists of blocks, the entries of a load.
+    pub fn memory_bytes(&self) -> usize {
+        let state = self.shared.state.lock();
+        let old = state.old.as_ref();
+        let slots = state
+            .slots
+            .iter()
+            .chain(old.iter().flat_map(|old| &old.slots));
+        let lists: usize = slots.map(|slot| slot.level.memory_bytes()).sum();
+        let loaded = old.and_then(|old| old.loaded.as_ref());
+        let loaded = loaded.map_or(0, |loaded| loaded.memory_bytes());
+        state.head.bytes() + old.map_or(0, |old| old.head.bytes()) + lists + loaded
     }
 
     /// Verifies the tree, while compactions wait; appends the damage found, one line each.
@@ -292,6 +458,20 @@ impl FdTree {
     /// Reclaimed blocks that are not freed yet.
     pub fn unfreed_blocks(&self) -> usize {
         self.shared.state.lock().unfreed()
+    }
+}
+
+/// The entries of a range, in order; between two calls it holds nothing.
+pub(crate) struct Entries<'a> {
+    tree: &'a FdTree,
+    scan: Scan<'a>,
+}
+
+impl Entries<'_> {
+    /// The next entry.
+    pub fn next(&mut self) -> Result<Option<Box<[u8]>>> {
+        let _gate = self.tree.pass_gate();
+        self.scan.next()
     }
 }
 
