@@ -119,6 +119,14 @@ impl Database {
         Ok((Self::of(settings, store, journal, tables, redo), recovered))
     }
 
+    /// Copies all that an SSD cache has to the page files; the log is left as it is.
+    pub fn empty_cache(device: Arc<dyn Device>, settings: &DatabaseSettings) -> Result<()> {
+        // The store's log is not used: nothing is read or changed.
+        let scratch = Arc::new(strandline_device::MemoryDevice::new());
+        let journal = Journal::create(scratch, settings.wal.clone(), settings.database_id)?;
+        store_of(device, &Arc::new(journal), settings).map(drop)
+    }
+
     fn of(
         settings: &DatabaseSettings,
         store: Arc<PageStore>,

@@ -3,6 +3,7 @@
 //!
 //! [`Workload`] is the interface of the five transactions and [`Contents`] that of the consistency
 //! check, so that another database can run the same inputs. [`Database`] implements both on pages.
+//! [`experiment`] has the devices of the thesis' settings and the runs that its figures consist of.
 //!
 //! Differences from the benchmark's specification: keying and think times are one exponential wait
 //! that is scaled down; a Delivery runs in its terminal, one district a transaction (2.7.2.2
@@ -20,9 +21,11 @@
 //! | `consistency` | the conditions of clause 3.3.2 |
 //! | `terminals` | threads that run the mix, and their rate over time |
 //! | `database` | the implementation on pages |
+//! | `experiment` | devices, warm-up, measured windows, crashes |
 
 mod consistency;
 mod database;
+pub mod experiment;
 
 mod input;
 mod random;
