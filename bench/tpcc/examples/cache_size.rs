@@ -1,5 +1,5 @@
 //! Throughput over cache size: one line per setting and size.
-//! `cargo run --release -p strandline-bench-tpcc --example cache_size -- 'setting:percent:cleaning' …`
+//! `cargo run --release -p strandline-bench-tpcc --example cache_size -- pc:25 lc:25:80 ...`
 
 use std::time::Duration;
 
@@ -27,8 +27,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         plan.cleaning_percent = number(2, 50.0) as u8;
         plan.wait = Duration::from_millis(number(3, 1_200.0) as u64);
         let mut running = Running::warm(&image, plan)?;
-        running.measure(Duration::from_secs(3), false)?;
-        let window = running.measure(Duration::from_secs(24), true)?;
+        running.measure(Duration::from_secs(4), true)?;
+        let window = running.measure(Duration::from_secs(20), true)?;
         running.check()?;
         println!(
             "{argument}: {:.0} tpmC, response {:.1} ms, hits {:.2}, busy: processor {:.2}, ssd {:.2}, \

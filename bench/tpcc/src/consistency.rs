@@ -148,6 +148,32 @@ fn check_district(place: &str, facts: &DistrictFacts) -> Result<()> {
         facts.ytd,
         facts.history,
     )?;
+    let delivered = check_orders(place, facts)?;
+    for (id, (balance, payments, history)) in &facts.customers {
+        let place = format!("{place}, customer {id}");
+        let amount = delivered.get(id).copied().unwrap_or(0);
+        equal(
+            10,
+            &place,
+            "C_BALANCE and its orders",
+            *balance,
+            amount - history,
+        )?;
+        let both = balance + payments;
+        equal(
+            12,
+            &place,
+            "C_BALANCE + C_YTD_PAYMENT and its orders",
+            both,
+            amount,
+        )?;
+    }
+    Ok(())
+}
+
+/// Checks a district's orders by themselves; returns the delivered amount of each customer.
+fn check_orders(place: &str, facts: &DistrictFacts) -> Result<BTreeMap<u32, i64>> {
+    let orders = &facts.orders;
     let mut delivered: BTreeMap<u32, i64> = BTreeMap::new();
     let mut undelivered = 0;
     for (number, order) in orders {
@@ -179,26 +205,7 @@ fn check_district(place: &str, facts: &DistrictFacts) -> Result<()> {
         undelivered,
         all,
     )?;
-    for (id, (balance, payments, history)) in &facts.customers {
-        let place = format!("{place}, customer {id}");
-        let amount = delivered.get(id).copied().unwrap_or(0);
-        equal(
-            10,
-            &place,
-            "C_BALANCE and its orders",
-            *balance,
-            amount - history,
-        )?;
-        let both = balance + payments;
-        equal(
-            12,
-            &place,
-            "C_BALANCE + C_YTD_PAYMENT and its orders",
-            both,
-            amount,
-        )?;
-    }
-    Ok(())
+    Ok(delivered)
 }
 
 fn equal(condition: u8, place: &str, what: &str, left: i64, right: i64) -> Result<()> {

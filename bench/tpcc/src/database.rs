@@ -17,9 +17,10 @@ mod tests;
 mod transactions;
 mod write_set;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use strandline_base::sync::Mutex;
+use strandline_base::sync::{AtomicBool, Mutex, Ordering};
 use strandline_base::{Error, ErrorKind, Result, SqlState};
 use strandline_device::Device;
 use strandline_storage::pages::{PageLog, PageSettings, PageStats, PageStore};
@@ -30,6 +31,10 @@ use crate::input::Scale;
 use journal::{Journal, Record};
 use tables::Tables;
 use transactions::Locks;
+use write_set::WriteSet;
+
+/// Does the steps of a cache as they become due, until the flag is set.
+pub type DriveSteps = fn(&SsdCache, &AtomicBool) -> Result<()>;
 
 /// How a database is opened.
 #[derive(Clone, Debug)]
@@ -82,40 +87,32 @@ impl Database {
     }
 
     /// Opens a database that was closed or has crashed; `redo` is [`Database::redo_position`] as of
-    /// its last checkpoint.
+    /// its last checkpoint. `drive` does the cache's steps meanwhile, on a thread of its own, until
+    /// the flag is set.
+    ///
+    /// # Errors
+    /// XX001 for damage of the log; those of the cache, the page store and `drive`.
     pub fn open(
         device: Arc<dyn Device>,
         settings: &DatabaseSettings,
         redo: Lsn,
+        drive: Option<DriveSteps>,
     ) -> Result<(Self, Recovered)> {
         let (wal, id) = (settings.wal.clone(), settings.database_id);
         let (journal, records) = Journal::open(device.clone(), wal, id, redo)?;
         let journal = Arc::new(journal);
         let store = store_of(device, &journal, settings)?;
         Tables::open_files(&store)?;
-        let mut recovered = Recovered::default();
-        let mut unended = std::collections::BTreeMap::new();
-        for (lsn, record) in records {
-            match record {
-                Record::Pages(bytes) => {
-                    store.replay(&bytes, lsn)?;
-                    recovered.records += 1;
-                }
-                Record::Begin(writes) => {
-                    unended.insert(lsn, writes);
-                }
-                Record::End(begin) => {
-                    unended.remove(&begin);
-                    recovered.ended += 1;
-                }
-            }
-        }
-        let tables = Tables::open(&store)?;
-        for (begin, writes) in &unended {
-            writes.apply(&tables)?;
-            journal.put_end(*begin)?;
-            recovered.repeated += 1;
-        }
+        let is_over = &AtomicBool::new(false);
+        let (tables, recovered) = std::thread::scope(|scope| {
+            let drive = drive.zip(store.cache());
+            let steps = drive.map(|(drive, cache)| scope.spawn(move || drive(cache, is_over)));
+            let redone = redo_records(&store, &journal, records);
+            is_over.store(true, Ordering::Relaxed);
+            let panicked = |_| Err(Error::internal("the thread of the cache's steps panicked"));
+            let steps = steps.map(|steps| steps.join().unwrap_or_else(panicked));
+            steps.unwrap_or(Ok(())).and(redone)
+        })?;
         Ok((Self::of(settings, store, journal, tables, redo), recovered))
     }
 
@@ -199,6 +196,38 @@ impl Database {
     pub fn log_syncs(&self) -> u64 {
         self.journal.syncs()
     }
+}
+
+/// Redoes the records of pages, then makes the transactions without an end again.
+fn redo_records(
+    store: &Arc<PageStore>,
+    journal: &Journal,
+    records: Vec<(Lsn, Record)>,
+) -> Result<(Tables, Recovered)> {
+    let mut recovered = Recovered::default();
+    let mut unended: BTreeMap<Lsn, WriteSet> = BTreeMap::new();
+    for (lsn, record) in records {
+        match record {
+            Record::Pages(bytes) => {
+                store.replay(&bytes, lsn)?;
+                recovered.records += 1;
+            }
+            Record::Begin(writes) => {
+                unended.insert(lsn, writes);
+            }
+            Record::End(begin) => {
+                unended.remove(&begin);
+                recovered.ended += 1;
+            }
+        }
+    }
+    let tables = Tables::open(store)?;
+    for (begin, writes) in &unended {
+        writes.apply(&tables)?;
+        journal.put_end(*begin)?;
+        recovered.repeated += 1;
+    }
+    Ok((tables, recovered))
 }
 
 fn store_of(

@@ -284,7 +284,7 @@ pub fn values(numbers: &[u32]) -> Vec<Value> {
     numbers.iter().map(|&number| value(number)).collect()
 }
 
-/// The numbers of a key's bytes, which are a marker and eight bytes with the sign inverted for each.
+/// The numbers of a key's bytes: for each a marker, and eight bytes with the sign inverted.
 pub fn numbers_of(key: &KeyBytes) -> Vec<u32> {
     let number = |part: &[u8]| part.last_chunk().map(|low| u32::from_be_bytes(*low));
     key.as_slice().chunks(9).filter_map(number).collect()

@@ -96,7 +96,7 @@ fn work(database: &Database, seed: u64, count: usize) -> (Result<()>, [u64; 2]) 
 }
 
 fn open(disk: &SimDisk, mode: Option<Mode>, redo: Lsn) -> Result<Database> {
-    Database::open(disk.device(), &settings(mode, 12), redo).map(|(database, _)| database)
+    Database::open(disk.device(), &settings(mode, 12), redo, None).map(|(database, _)| database)
 }
 
 #[test]
@@ -194,8 +194,9 @@ fn a_crash_keeps_whole_transactions_and_the_acknowledged_ones() {
             assert!(again.is_ok() || disk.has_crashed(), "{what}");
             drop(again);
             let disk = disk.after_crash(at + 1);
-            let (database, recovered) = Database::open(disk.device(), &settings(mode, 12), redo)
-                .unwrap_or_else(|e| panic!("{what}: {e}"));
+            let (database, recovered) =
+                Database::open(disk.device(), &settings(mode, 12), redo, None)
+                    .unwrap_or_else(|e| panic!("{what}: {e}"));
             repeated += recovered.repeated;
             let summary = verify(&database, &what);
             let kept = [summary.orders - 40, summary.history - 40];
@@ -221,7 +222,8 @@ fn a_change_that_cannot_be_made_closes_the_database() {
     let database = Database::create(disk.device(), &settings(None, 400), 3).expect("create");
     let redo = database.redo_position();
     drop(database);
-    let (database, _) = Database::open(disk.device(), &settings(None, 400), redo).expect("open");
+    let (database, _) =
+        Database::open(disk.device(), &settings(None, 400), redo, None).expect("open");
     let mut inputs = Inputs::new(scale(), 0, 3);
     let payment = loop {
         if let Input::Payment(payment) = inputs.draw() {

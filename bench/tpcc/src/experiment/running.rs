@@ -1,11 +1,11 @@
 //! A database on its machine: warm-up, measured windows, crash and recovery.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use strandline_base::sync::{AtomicBool, Ordering};
 use strandline_base::{Error, Result};
 use strandline_storage::pages::PAGE_BYTES;
-use strandline_storage::ssd_cache::{self, Mode};
+use strandline_storage::ssd_cache::{self, Mode, SsdCache};
 use strandline_storage::wal::WalSettings;
 
 use super::machine::{DATABASE_ID, Image, Machine, Setting, Size};
@@ -21,6 +21,10 @@ const STEP_PAUSE: Duration = Duration::from_micros(500);
 /// Share of time above which a processor or an SSD counts as the bottleneck, so that a figure says
 /// nothing about the disk.
 const BUSY_MAX: f64 = 0.6;
+/// The pause after which the probe of a busy machine wants to wake.
+const PROBE_PAUSE: Duration = Duration::from_millis(5);
+/// Mean lateness of the probe above which other processes have taken the processors.
+const LATE_MAX_MS: f64 = 1.0;
 
 /// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +59,7 @@ impl Plan {
             terminals: 50,
             wait: Duration::from_millis(1_200),
             warm_up: Duration::from_secs(12),
-            checkpoint_every: Duration::from_secs(12),
+            checkpoint_every: Duration::from_secs(4),
             seed: 20_261_120,
         }
     }
@@ -96,6 +100,8 @@ pub struct Window {
     pub processor_busy: f64,
     pub ssd_busy: f64,
     pub hdd_busy: f64,
+    /// by how much a sleeping thread woke too late, mean in milliseconds
+    pub late_ms: f64,
     /// of reads that were not in memory, the share that the cache had
     pub cache_hits: f64,
     pub cache: ssd_cache::Stats,
@@ -110,8 +116,11 @@ impl Window {
     /// Why the figure is void; None if it counts.
     pub fn void(&self) -> Option<String> {
         let shares = [("processor", self.processor_busy), ("SSD", self.ssd_busy)];
-        let busy = shares.into_iter().find(|(_, share)| *share > BUSY_MAX)?;
-        Some(format!("void: {} {:.0} % busy", busy.0, busy.1 * 100.0))
+        if let Some((what, share)) = shares.into_iter().find(|(_, share)| *share > BUSY_MAX) {
+            return Some(format!("void: {what} {:.0} % busy", share * 100.0));
+        }
+        let is_late = self.late_ms > LATE_MAX_MS;
+        is_late.then(|| format!("void: threads woke {:.1} ms late", self.late_ms))
     }
 }
 
@@ -156,7 +165,12 @@ impl Running {
         let machine = Machine::new(image, plan.setting, plan.time_scale)?;
         machine.set_delays(with_delays);
         let device = machine.device.clone();
-        let (database, _) = Database::open(device, &plan.settings(image.size), image.redo)?;
+        let (database, _) = Database::open(
+            device,
+            &plan.settings(image.size),
+            image.redo,
+            Some(drive_steps),
+        )?;
         Ok(Self {
             plan,
             machine,
@@ -196,24 +210,30 @@ impl Running {
         let before = self.counts();
         let begun = Instant::now();
         let (database, is_over) = (&self.database, &is_over);
-        let (timeline, checkpoints) = std::thread::scope(|scope| {
-            let steps = scope.spawn(move || drive_steps(database, is_over));
+        std::thread::scope(|scope| {
+            let steps = database
+                .cache()
+                .map(|cache| scope.spawn(move || drive_steps(cache, is_over)));
             let checkpoints = scope.spawn(move || match checkpoint_every {
                 Some(every) => drive_checkpoints(database, (begun, every), time),
                 None => Ok(Vec::new()),
             });
+            let probe = scope.spawn(move || Ok(probe_lateness(is_over)));
             let timeline = terminals.run(database, time);
             let seconds = begun.elapsed().as_secs_f64();
             let after = self.counts();
             let checkpoints = join(checkpoints);
             is_over.store(true, Ordering::Relaxed);
-            let steps = join(steps);
-            let window = timeline.map(|timeline| self.window(timeline, seconds, (&before, &after)));
-            steps.and_then(|()| Ok((window?, checkpoints?)))
-        })?;
-        Ok(Window {
-            checkpoints,
-            ..timeline
+            let steps = steps.map_or(Ok(()), join);
+            let late_ms = join(probe)?;
+            let window = self.window(timeline?, seconds, (&before, &after));
+            steps.and_then(|()| {
+                Ok(Window {
+                    checkpoints: checkpoints?,
+                    late_ms,
+                    ..window
+                })
+            })
         })
     }
 
@@ -247,6 +267,7 @@ impl Running {
             cache,
             timeline,
             checkpoints: Vec::new(),
+            late_ms: 0.0,
         }
     }
 
@@ -328,16 +349,25 @@ fn join<T>(thread: std::thread::ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
 }
 
 /// Does the cache's steps as they become due.
-fn drive_steps(database: &Database, is_over: &AtomicBool) -> Result<()> {
-    let Some(cache) = database.cache() else {
-        return Ok(());
-    };
+fn drive_steps(cache: &SsdCache, is_over: &AtomicBool) -> Result<()> {
     while !is_over.load(Ordering::Relaxed) {
         if !cache.is_step_due() || !cache.step()? {
             std::thread::sleep(STEP_PAUSE);
         }
     }
     Ok(())
+}
+
+/// The mean time in milliseconds by which a thread wakes too late, until the flag is set.
+fn probe_lateness(is_over: &AtomicBool) -> f64 {
+    let (mut late, mut count) = (Duration::ZERO, 0_u32);
+    while !is_over.load(Ordering::Relaxed) {
+        let begun = Instant::now();
+        std::thread::sleep(PROBE_PAUSE);
+        late += begun.elapsed().saturating_sub(PROBE_PAUSE);
+        count += 1;
+    }
+    late.as_secs_f64() * 1_000.0 / f64::from(count.max(1))
 }
 
 /// Checkpoints every so often within `time`; their begins and ends in seconds.

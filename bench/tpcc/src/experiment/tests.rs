@@ -55,6 +55,25 @@ fn every_setting_runs_and_stays_consistent_over_a_crash() {
 }
 
 #[test]
+fn a_window_is_void_if_something_else_than_the_disk_was_busy() {
+    let window = Window::default();
+    assert_eq!(window.void(), None);
+    let busy = |processor_busy, ssd_busy, late_ms| {
+        let window = Window {
+            processor_busy,
+            ssd_busy,
+            late_ms,
+            ..Window::default()
+        };
+        window.void().unwrap_or_default()
+    };
+    assert_eq!(busy(0.6, 0.6, 1.0), "");
+    assert_eq!(busy(0.61, 0.0, 0.0), "void: processor 61 % busy");
+    assert_eq!(busy(0.0, 0.7, 0.0), "void: SSD 70 % busy");
+    assert_eq!(busy(0.0, 0.0, 2.0), "void: threads woke 2.0 ms late");
+}
+
+#[test]
 fn a_crash_can_be_recovered_without_its_cache() {
     let mut running = Running::warm(&image(), plan(Setting::Cached(Mode::Pc))).expect("warm");
     running.measure(TIME, false).expect("measure");
