@@ -41,7 +41,7 @@ mod queue;
 mod staged;
 mod tiered;
 
-pub use emulated::{DelayClock, EmulatedHdd, HddModel, Limits, Throttled, real_delays};
+pub use emulated::{DelayClock, EmulatedHdd, HddModel, Limits, Load, Throttled, real_delays};
 pub use fail_stop::FailStopDevice;
 pub use memory::MemoryDevice;
 pub use os::OsDevice;

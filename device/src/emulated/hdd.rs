@@ -121,6 +121,11 @@ impl EmulatedHdd {
         self.disk.is_on.store(is_on, Ordering::Relaxed);
     }
 
+    /// Nanoseconds for which the disk has served requests so far, on its own time scale.
+    pub fn busy_ns(&self) -> u64 {
+        self.disk.state.lock().actuator.busy_ns()
+    }
+
     /// What is emulated, for results.
     pub fn label(&self) -> String {
         let Self {

@@ -89,6 +89,8 @@ pub(super) struct Actuator {
     is_upward: bool,
     /// when the last request that was begun ends
     free_at_ns: u64,
+    /// service times of all requests that were begun
+    busy_ns: u64,
     /// by place, then by number
     waiting: BTreeMap<(u64, u64), Request>,
     next: u64,
@@ -102,6 +104,7 @@ impl Actuator {
             head: 0,
             is_upward: true,
             free_at_ns: 0,
+            busy_ns: 0,
             waiting: BTreeMap::new(),
             next: 0,
         }
@@ -125,6 +128,11 @@ impl Actuator {
         self.free_at_ns
     }
 
+    /// Service times of all requests that were begun.
+    pub fn busy_ns(&self) -> u64 {
+        self.busy_ns
+    }
+
     /// Begins the next request if the head is free at `now_ns`: its number and when it ends.
     pub fn begin_next(&mut self, now_ns: u64) -> Option<(u64, u64)> {
         if self.free_at_ns > now_ns {
@@ -140,6 +148,7 @@ impl Actuator {
         let service_ns = position_ns + self.model.transfer_ns(request.bytes);
         let begun_ns = self.free_at_ns.max(request.at_ns);
         self.free_at_ns = begun_ns + service_ns / self.time_scale;
+        self.busy_ns += service_ns / self.time_scale;
         self.head = place + request.bytes;
         Some((number, self.free_at_ns))
     }

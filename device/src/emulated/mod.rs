@@ -10,7 +10,7 @@ mod throttled;
 
 pub use hdd::EmulatedHdd;
 pub use hdd_model::HddModel;
-pub use throttled::{Limits, Throttled};
+pub use throttled::{Limits, Load, Throttled};
 
 use std::fmt::Debug;
 use std::time::Duration;

@@ -98,6 +98,7 @@ fn writes_are_charged_when_they_are_synced_adjacent_ones_as_one() {
     );
     let synced = clock.time(|| device.sync_directory().expect("sync"));
     assert_eq!(synced, ROTATION + 4_096 * 1_000 / 77);
+    assert_eq!(device.busy_ns(), clock.now_ns(), "the disk was never idle");
 }
 
 #[test]
@@ -159,6 +160,11 @@ fn a_throttled_device_keeps_both_bounds() {
     let all = clock.time(|| (0..50).for_each(|_| read(&*file, 20_000, 0)));
     assert_eq!(all, 1_000_000_000, "a million bytes");
     assert_eq!(clock.time(|| file.sync().expect("sync")), 0);
+    let load = Load {
+        bytes: 50_000 + 1_000 + 50 * 20_000,
+        requests: 52,
+    };
+    assert_eq!(device.load(), load);
     assert!(
         device
             .location()

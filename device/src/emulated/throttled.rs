@@ -18,11 +18,21 @@ pub struct Limits {
     pub requests: u64,
 }
 
-/// The times from which the bounds allow the next request.
+/// The requests that a [`Throttled`] device has served so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// bytes read and written
+    pub bytes: u64,
+    /// reads and writes
+    pub requests: u64,
+}
+
+/// The times from which the bounds allow the next request, and the requests so far.
 #[derive(Debug, Default)]
 struct Allowed {
     bytes_ns: u64,
     requests_ns: u64,
+    load: Load,
 }
 
 #[derive(Debug)]
@@ -43,7 +53,10 @@ impl Meter {
         let Allowed {
             bytes_ns,
             requests_ns,
+            load,
         } = &mut *allowed;
+        load.bytes += bytes as u64;
+        load.requests += 1;
         *bytes_ns = now_ns.max(*bytes_ns) + share_ns(bytes, self.limits.bandwidth);
         *requests_ns = now_ns.max(*requests_ns) + share_ns(1, self.limits.requests);
         (*bytes_ns).max(*requests_ns)
@@ -74,6 +87,11 @@ impl Throttled {
         };
         let meter = Arc::new(meter);
         Self { inner, meter }
+    }
+
+    /// The requests served so far.
+    pub fn load(&self) -> Load {
+        self.meter.allowed.lock().load
     }
 
     /// What is emulated, for results.

@@ -98,6 +98,34 @@ impl State {
         entries.take(max).map(victim).collect()
     }
 
+    /// The fresh entries that adjoin `block` in its file without gaps, up to `max` on each side.
+    pub fn fresh_neighbours(&self, block: BlockKey, max: usize) -> Vec<Victim> {
+        let after = self.run_of_fresh(block, max, |from| from.offset.checked_add(from.len.into()));
+        // Most blocks of a file have one length, so the one before is looked for at that distance.
+        let before =
+            self.run_of_fresh(block, max, |from| from.offset.checked_sub(block.len.into()));
+        after.into_iter().chain(before).collect()
+    }
+
+    fn run_of_fresh(
+        &self,
+        block: BlockKey,
+        max: usize,
+        next: impl Fn(BlockKey) -> Option<u64>,
+    ) -> Vec<Victim> {
+        let (mut run, mut at) = (Vec::new(), block);
+        while run.len() < max
+            && let Some(offset) = next(at)
+            && let Some(entry) = self.entry(BlockKey { offset, ..block })
+            && entry.is_fresh
+            && Self::is_evictable(entry)
+        {
+            at = entry.block;
+            run.push(victim(entry));
+        }
+        run
+    }
+
     /// All fresh entries that no thread writes, damaged ones included: a copy of these fails.
     pub fn all_fresh(&self) -> Vec<Victim> {
         let entries = self.entries.values();

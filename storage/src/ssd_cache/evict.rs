@@ -164,6 +164,7 @@ impl SsdCache {
             Some(start) => Some(Run { start, slots }),
             None => {
                 state.missed_run = state.missed_run.max(slots);
+                state.missed += 1;
                 add(&self.counters.refusals, 1);
                 None
             }

@@ -25,6 +25,9 @@
 //! Differences from the paper:
 //! * An eviction never evicts from the cache itself. Steps that the caller drives keep slots free
 //!   ahead; without a free slot a clean block is refused and a dirty one goes to the capacity tier.
+//! * Rounds run one at a time. So a round of `pc` copies as many fresh victims out as evictions
+//!   have found no slot since the last one; in the thesis each of these threads evicts one.
+//! * A fresh victim's fresh neighbours in its file are copied out with it, and stay.
 //! * The first dirty version of a block that is cached clean goes to another slot. The thesis
 //!   overwrites the slot and sets a flag; a crash between the two would leave a slot that is
 //!   fresher than its flag says, and recovery could later drop it.

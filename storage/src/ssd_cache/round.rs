@@ -3,6 +3,8 @@
 //! Order within a round: victims are on the capacity tier, synced; slots are synced; the directory
 //! has all changes, synced; only then are slots free [SSD-DB §2.4.8].
 
+use std::collections::BTreeSet;
+
 use strandline_base::{Error, Result};
 
 use super::clock::Victim;
@@ -11,6 +13,9 @@ use super::counters::add;
 use super::directory::{Change, Directory, Head};
 use super::settings::Mode;
 use super::state::State;
+
+/// Fresh neighbours that a victim takes along on each side.
+const NEIGHBOURS_MAX: usize = 16;
 
 impl SsdCache {
     /// Whether a step has something to do.
@@ -49,7 +54,7 @@ impl SsdCache {
         let mut maintenance = self.maintenance.lock();
         self.state.lock().check_usable()?;
         let victims = self.choose_victims();
-        let copied = self.copy_out(&victims);
+        let copied = self.copy_out(&self.with_neighbours(&victims));
         let evicted = self.evict_clean(victims);
         let settled = self.settle(&mut maintenance, false)?;
         let is_cut = self.cut_file()?;
@@ -80,8 +85,9 @@ impl SsdCache {
     fn choose_victims(&self) -> Vec<Victim> {
         let mut state = self.state.lock();
         let batch = self.settings.batch.max(1) as usize;
+        let waiting = std::mem::take(&mut state.missed);
         let fresh_max = match self.settings.mode {
-            Mode::Pc => 1,
+            Mode::Pc => waiting.clamp(1, batch),
             _ => batch,
         };
         let missed = std::mem::take(&mut state.missed_run);
@@ -102,6 +108,22 @@ impl SsdCache {
             add_victims(&mut victims, state.beyond_limit(batch));
         }
         victims
+    }
+
+    /// The victims, and the fresh neighbours of fresh ones in their files: adjacent blocks are one
+    /// request to the capacity tier. Neighbours stay cached and are clean then.
+    fn with_neighbours(&self, victims: &[Victim]) -> Vec<Victim> {
+        let state = self.state.lock();
+        let mut all = victims.to_vec();
+        let mut known: BTreeSet<u32> = victims.iter().map(|victim| victim.slot).collect();
+        for victim in victims.iter().filter(|victim| victim.is_fresh) {
+            let neighbours = state.fresh_neighbours(victim.block, NEIGHBOURS_MAX);
+            let new = neighbours
+                .into_iter()
+                .filter(|other| known.insert(other.slot));
+            all.extend(new);
+        }
+        all
     }
 
     /// Removes the victims that are clean and unchanged; the others stay. Returns the number

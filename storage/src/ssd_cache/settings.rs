@@ -31,7 +31,8 @@ impl fmt::Display for BlockKey {
 /// How the cache treats dirty blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Persistent cache: fresh victims are copied out one by one, each with its syncs.
+    /// Persistent cache: fresh victims are copied out one by one, each with its syncs, or as many
+    /// under one sync as evictions have found no slot.
     #[default]
     #[doc(alias = "PC")]
     Pc,

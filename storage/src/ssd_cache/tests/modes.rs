@@ -31,6 +31,97 @@ fn pc2_copies_a_batch_out_under_one_sync() {
     assert_eq!((syncs(Mode::Pc), syncs(Mode::Pc2)), (4, 1));
 }
 
+/// Block `n` of those that adjoin each other in their file.
+fn adjacent(n: u64) -> BlockKey {
+    BlockKey {
+        offset: n * u64::from(LEN),
+        ..block(1, 0)
+    }
+}
+
+#[test]
+fn a_fresh_victim_takes_its_fresh_neighbours_along_which_stay() {
+    let machine = Machine::new(1);
+    let settings = Settings {
+        free_slots: 1,
+        ..with_mode(Mode::Pc, 16)
+    };
+    let cache = machine.open_with(settings).unwrap();
+    // Block 5 is the first one in, so the first victim; 3 to 8 adjoin it, 1 and 10 do not.
+    for n in [5, 3, 4, 6, 7, 8, 1, 10] {
+        evict_dirty(&cache, adjacent(n), n);
+    }
+    for n in 20..28 {
+        evict_clean(&cache, block(1, n), 0);
+    }
+    checkpoint(&cache);
+    let before = cache.stats();
+    run_steps(&cache);
+    let after = cache.stats();
+    assert_eq!(after.evictions - before.evictions, 1);
+    assert_eq!(after.copied_out - before.copied_out, 6);
+    assert_eq!(after.capacity_syncs - before.capacity_syncs, 1);
+    assert_eq!(after.fresh_blocks, 2, "1 and 10");
+    let changes = after.directory_changes - before.directory_changes;
+    assert_eq!(changes, 1, "the victim's removal");
+    for n in 3..=8 {
+        assert_eq!(machine.on_capacity(adjacent(n)), Some(n));
+        let expected = (n != 5).then_some(n);
+        assert_eq!(cached(&cache, adjacent(n)), expected);
+    }
+    assert_eq!(machine.on_capacity(adjacent(1)), None);
+    // The directory lists a neighbour as fresh still: its next dirty version may overwrite it.
+    evict_dirty(&cache, adjacent(4), 9);
+    checkpoint(&cache);
+    assert_eq!(cache.stats().overwrites, before.overwrites + 1);
+    let cache = machine.after_crash(1, 2).open_with(settings).unwrap();
+    assert_eq!(newest(&cache, adjacent(4)), 9);
+    assert_eq!(newest(&cache, adjacent(6)), 6);
+}
+
+#[test]
+fn a_neighbour_that_is_not_listed_is_not_copied_out() {
+    let machine = Machine::new(1);
+    let settings = Settings {
+        free_slots: 2,
+        ..with_mode(Mode::Pc, 8)
+    };
+    let cache = machine.open_with(settings).unwrap();
+    for n in 0..7 {
+        evict_dirty(&cache, adjacent(2 * n), 1);
+    }
+    checkpoint(&cache);
+    // It comes after the checkpoint that lists the others.
+    evict_dirty(&cache, adjacent(1), 1);
+    cache.step().unwrap();
+    assert_eq!(machine.on_capacity(adjacent(0)), Some(1), "the victim");
+    assert_eq!(machine.on_capacity(adjacent(1)), None);
+    assert_eq!(machine.on_capacity(adjacent(2)), None);
+}
+
+#[test]
+fn pc_copies_out_one_fresh_victim_for_each_admission_that_found_no_slot() {
+    let machine = Machine::new(1);
+    let settings = Settings {
+        free_slots: 4,
+        ..with_mode(Mode::Pc, 16)
+    };
+    let cache = machine.open_with(settings).unwrap();
+    for n in 0..16 {
+        evict_dirty(&cache, block(1, n), 1);
+    }
+    checkpoint(&cache);
+    for n in 16..19 {
+        assert_eq!(evict_clean(&cache, block(1, n), 0), Evicted::Dropped);
+    }
+    let before = cache.stats();
+    cache.step().unwrap();
+    assert_eq!(cache.stats().copied_out - before.copied_out, 3);
+    let before = cache.stats();
+    cache.step().unwrap();
+    assert_eq!(cache.stats().copied_out - before.copied_out, 1);
+}
+
 #[test]
 fn lazy_cleaning_copies_everything_out_at_a_checkpoint_and_keeps_nothing_over_a_crash() {
     let machine = Machine::new(1);
