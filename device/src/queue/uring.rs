@@ -5,14 +5,14 @@
 //! ring owns. Callers copy from and to slots. So no buffer of a caller has to outlive a request.
 //!
 //! Invariants:
-//! 1. A slot is `busy` from [`Ring::start`] until [`Ring::reap`] has taken its completion. Nobody
-//! but
-//!    the kernel accesses a busy slot.
+//! 1. A slot is `busy` from [`Ring::start`] until [`Ring::reap`] has taken its completion. Only the
+//!    kernel accesses a busy slot.
 //! 2. The memory is freed only when no slot is busy. If the kernel cannot be asked any more, the
 //!    memory is leaked.
 //! 3. Only the [`Ring`] accesses the submission and the completion queue, through `&mut self`. A
 //!    [`Waiter`] makes the system call that waits, and accesses neither.
 //! 4. A slot has at most one request, so that neither queue of the ring overflows.
+
 #![expect(
     unsafe_code,
     reason = "shared memory with the kernel; `xtask tidy` names this module as the only one"
