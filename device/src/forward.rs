@@ -66,6 +66,15 @@ macro_rules! forward {
             self.$inner.location()
         }
     };
+    (@queue $inner:tt) => {
+        fn queue(
+            &self,
+            tier: $crate::Tier,
+            depth: usize,
+        ) -> ::strandline_base::Result<::std::sync::Arc<dyn $crate::Queue>> {
+            self.$inner.queue(tier, depth)
+        }
+    };
     (@tiers $inner:tt) => {
         fn tiers(&self) -> Option<&$crate::TieredDevice> {
             self.$inner.tiers()

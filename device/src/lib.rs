@@ -20,16 +20,19 @@
 //!
 //! | room | what is in it |
 //! |---|---|
+//! | `queue` | requests to files, submission and completion apart |
 //! | `tiered` | two directories as one device |
 //! | `forward` | the macro for devices that wrap another one |
 //! | `process`, `fail_stop`, `memory`, `os` | memory of the process; the devices |
 //! | `emulated` | devices with the delays of a hard disk or with bounded bandwidth |
-//! | `queue` | requests to files, submission and completion apart |
 //! | `staged` | directories that come into being at once |
 
 use std::fmt::Debug;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
 use std::sync::Arc;
-use strandline_base::Result;
+use strandline_base::{Error, ErrorKind, Result, SqlState};
 
 mod emulated;
 mod fail_stop;
@@ -46,7 +49,11 @@ pub use fail_stop::FailStopDevice;
 pub use memory::MemoryDevice;
 pub use os::OsDevice;
 pub use process::resident_bytes;
-pub use queue::{Completion, DEPTH_MAX, InlineQueue, Queue, Request, ThreadQueue};
+#[cfg(target_os = "linux")]
+pub use queue::UringQueue;
+pub use queue::{
+    Completion, CountedQueue, DEPTH_MAX, InlineQueue, Queue, QueueStats, Request, ThreadQueue,
+};
 pub use staged::StagedDirectory;
 pub use tiered::{Tier, TieredDevice};
 
@@ -96,6 +103,15 @@ pub trait Device: Send + Sync + Debug + 'static {
     }
     /// Where this device is, for messages: a path or `memory`.
     fn location(&self) -> String;
+    /// A queue of requests to files of one tier, as deep as `depth` if the device can. Requests to
+    /// files of other devices are served, too. A device that wraps another one must forward this
+    /// method or make a queue of its own.
+    ///
+    /// # Errors
+    /// Those of [`ThreadQueue::new`].
+    fn queue(&self, _tier: Tier, _depth: usize) -> Result<Arc<dyn Queue>> {
+        Ok(Arc::new(InlineQueue::new()))
+    }
     /// The two tiers; None for a device of one directory.
     fn tiers(&self) -> Option<&TieredDevice> {
         None
@@ -131,6 +147,41 @@ pub trait File: Send + Sync + Debug + 'static {
     /// that later writes inside it cannot fail for want of room; if there is no room the error is
     /// 53100 and the file keeps its length.
     fn set_len(&self, len: u64) -> Result<()>;
+    /// The file of the operating system, if it is one. A file that wraps another one and changes
+    /// reads, writes or syncs must not forward this method.
+    fn descriptors(&self) -> Option<Descriptors<'_>> {
+        None
+    }
+}
+
+/// A file of the operating system, for queues that pass requests to the kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Descriptors<'a> {
+    /// reads and writes through the page cache
+    pub buffered: BorrowedFd<'a>,
+    /// reads past the page cache; None if the file system cannot
+    pub direct: Option<BorrowedFd<'a>>,
+    /// for messages
+    pub path: &'a Path,
+}
+
+/// An I/O error at `path`; one for want of permission says so in the user's words.
+fn path_error(path: &Path, e: &io::Error) -> Error {
+    match e.kind() {
+        io::ErrorKind::PermissionDenied => Error::new(
+            ErrorKind::Unavailable,
+            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+            format!("no permission to read and write \"{}\"", path.display()),
+        )
+        .with_hint("Give this user read and write permission on the database directory."),
+        io::ErrorKind::ReadOnlyFilesystem => Error::new(
+            ErrorKind::Unavailable,
+            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+            format!("\"{}\" is on a read-only file system", path.display()),
+        )
+        .with_hint("Copy the database to, or remount it on, a file system that can be written."),
+        _ => Error::io(format!("\"{}\"", path.display()), e),
+    }
 }
 
 /// The error for the second opener of a directory. `holder` is absent when the holder has not

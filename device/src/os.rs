@@ -3,14 +3,20 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{Access, FallocateFlags, FlockOperation};
-use strandline_base::{Error, ErrorKind, Result, SqlState};
+use strandline_base::sync::OnceLock;
+use strandline_base::{Error, Result, SqlState};
 
-use crate::{Device, File, LOCK_FILE, lock_held_error, short_read_error};
+use crate::queue::os_queue;
+use crate::{
+    Descriptors, Device, File, LOCK_FILE, Queue, Tier, lock_held_error, path_error,
+    short_read_error,
+};
 
 /// Zeros written at a time where the file system cannot allocate space by itself.
 const ZERO_CHUNK_BYTES: usize = 1 << 20;
@@ -85,6 +91,7 @@ impl OsDevice {
     fn handle(&self, name: &str, file: fs::File) -> Arc<dyn File> {
         Arc::new(OsFile {
             file,
+            direct: OnceLock::new(),
             name: name.to_owned(),
             path: self.full(name),
         })
@@ -92,25 +99,6 @@ impl OsDevice {
 
     fn error(&self, name: &str, e: &io::Error) -> Error {
         path_error(&self.full(name), e)
-    }
-}
-
-/// An I/O error at `path`; one for want of permission says so in the user's words.
-pub(crate) fn path_error(path: &Path, e: &io::Error) -> Error {
-    match e.kind() {
-        io::ErrorKind::PermissionDenied => Error::new(
-            ErrorKind::Unavailable,
-            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-            format!("no permission to read and write \"{}\"", path.display()),
-        )
-        .with_hint("Give this user read and write permission on the database directory."),
-        io::ErrorKind::ReadOnlyFilesystem => Error::new(
-            ErrorKind::Unavailable,
-            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-            format!("\"{}\" is on a read-only file system", path.display()),
-        )
-        .with_hint("Copy the database to, or remount it on, a file system that can be written."),
-        _ => Error::io(format!("\"{}\"", path.display()), e),
     }
 }
 
@@ -231,6 +219,10 @@ impl Device for OsDevice {
         true
     }
 
+    fn queue(&self, _tier: Tier, depth: usize) -> Result<Arc<dyn Queue>> {
+        os_queue(depth)
+    }
+
     fn location(&self) -> String {
         self.path.display().to_string()
     }
@@ -251,6 +243,8 @@ impl Drop for OsLock {
 #[derive(Debug)]
 struct OsFile {
     file: fs::File,
+    /// the same file opened past the page cache; None inside where the file system refuses that
+    direct: OnceLock<Option<fs::File>>,
     name: String,
     path: PathBuf,
 }
@@ -258,6 +252,25 @@ struct OsFile {
 impl OsFile {
     fn error(&self, e: &io::Error) -> Error {
         path_error(&self.path, e)
+    }
+
+    /// Opens the file once more, past the page cache. It goes by the descriptor, since the file may
+    /// have been renamed.
+    #[cfg(target_os = "linux")]
+    fn open_direct(&self) -> Option<fs::File> {
+        use rustix::fs::OFlags;
+        use std::os::fd::AsRawFd;
+        use std::os::unix::fs::OpenOptionsExt;
+        fs::OpenOptions::new()
+            .read(true)
+            .custom_flags(OFlags::DIRECT.bits() as i32)
+            .open(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
+            .ok()
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn open_direct(&self) -> Option<fs::File> {
+        None
     }
 
     /// Allocates `[from, to)` by writing zeros, where the file system has no other way.
@@ -328,6 +341,15 @@ impl File for OsFile {
             self.error(&e)
         })
     }
+
+    fn descriptors(&self) -> Option<Descriptors<'_>> {
+        let direct = self.direct.get_or_init(|| self.open_direct());
+        Some(Descriptors {
+            buffered: self.file.as_fd(),
+            direct: direct.as_ref().map(AsFd::as_fd),
+            path: &self.path,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -371,6 +393,7 @@ mod tests {
             .open(&path);
         let file = OsFile {
             file: file.unwrap(),
+            direct: OnceLock::new(),
             name: "a".to_owned(),
             path,
         };

@@ -14,8 +14,7 @@ use std::sync::Arc;
 use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use strandline_base::{Error, ErrorKind, Result, SqlState};
 
-use crate::os::path_error;
-use crate::{Device, LOCK_FILE, OsDevice, lock_held_error};
+use crate::{Device, LOCK_FILE, OsDevice, lock_held_error, path_error};
 
 /// A directory in the making; dropped before it is published, it is removed.
 pub struct StagedDirectory {

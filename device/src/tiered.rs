@@ -21,7 +21,7 @@ use std::sync::Arc;
 use strandline_base::sync::{AtomicU64, Mutex, Ordering};
 use strandline_base::{Error, Result};
 
-use crate::{Device, File, OWN_FILES};
+use crate::{Device, File, OWN_FILES, Queue};
 
 /// One of the two directories of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,6 +205,10 @@ impl Device for TieredDevice {
 
     fn may_fill_up(&self) -> bool {
         self.fast.device.may_fill_up() || self.capacity.device.may_fill_up()
+    }
+
+    fn queue(&self, tier: Tier, depth: usize) -> Result<Arc<dyn Queue>> {
+        self.directory(tier).device.queue(tier, depth)
     }
 
     fn location(&self) -> String {

@@ -18,7 +18,7 @@ use strandline_base::{Result, checksum};
 
 use super::DelayClock;
 use super::hdd_model::{Actuator, HddModel};
-use crate::{Device, File};
+use crate::{Device, File, Queue, ThreadQueue, Tier};
 
 /// The unit of places and of requests for the directory, in bytes.
 const SECTOR_BYTES: u64 = 4_096;
@@ -160,6 +160,10 @@ impl Device for EmulatedHdd {
         let synced = self.inner.sync_directory();
         self.disk.wait(request);
         synced
+    }
+
+    fn queue(&self, _tier: Tier, depth: usize) -> Result<Arc<dyn Queue>> {
+        Ok(Arc::new(ThreadQueue::new(depth)?))
     }
 
     fn location(&self) -> String {

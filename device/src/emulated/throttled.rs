@@ -7,7 +7,7 @@ use strandline_base::Result;
 use strandline_base::sync::{Arc, Mutex};
 
 use super::DelayClock;
-use crate::{Device, File};
+use crate::{Device, File, Queue, ThreadQueue, Tier};
 
 /// The bounds of a [`Throttled`] device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +118,10 @@ impl Device for Throttled {
 
     fn open(&self, name: &str) -> Result<Arc<dyn File>> {
         Ok(self.handle(self.inner.open(name)?))
+    }
+
+    fn queue(&self, _tier: Tier, depth: usize) -> Result<Arc<dyn Queue>> {
+        Ok(Arc::new(ThreadQueue::new(depth)?))
     }
 
     fn location(&self) -> String {

@@ -22,6 +22,10 @@ impl Queue for InlineQueue {
         1
     }
 
+    fn kind(&self) -> &'static str {
+        "inline"
+    }
+
     fn submit(&self, batch: Vec<(u64, Request)>) {
         for (tag, request) in batch {
             let completion = request.serve(tag);

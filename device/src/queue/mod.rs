@@ -1,8 +1,10 @@
 //! Requests to files with submission and completion apart, and an explicit queue depth: the number
 //! of requests that a device serves at the same time.
 //!
-//! [`ThreadQueue`] has a thread per request in service, for any device. [`InlineQueue`] serves a
-//! request when it is submitted, so that a simulation repeats its operations in their order.
+//! `UringQueue` passes requests to the kernel of Linux. [`ThreadQueue`] has a thread per request in
+//! service, for any device. [`InlineQueue`] serves a request when it is submitted, so that a
+//! simulation repeats its operations in their order. [`CountedQueue`] counts what passes through
+//! another queue.
 //!
 //! Invariants:
 //! 1. Each accepted request has exactly one completion, with its tag, unless the queue is dropped.
@@ -14,10 +16,18 @@
 //!
 //! Lock order: `state` is the only lock, and no request is served under it.
 
+mod counted;
 mod inline;
+#[cfg(target_os = "linux")]
+mod ring_queue;
 mod thread;
+#[cfg(target_os = "linux")]
+mod uring;
 
+pub use counted::{CountedQueue, QueueStats};
 pub use inline::InlineQueue;
+#[cfg(target_os = "linux")]
+pub use ring_queue::UringQueue;
 pub use thread::{DEPTH_MAX, ThreadQueue};
 
 use crate::File;
@@ -28,7 +38,8 @@ use strandline_base::sync::Arc;
 /// A request to one file.
 #[derive(Clone, Debug)]
 pub enum Request {
-    /// Fills the buffers one after the other from adjacent bytes, as one read of the device.
+    /// Fills the buffers one after the other from adjacent bytes, as one read of the device (a
+    /// `UringQueue` reads pieces of 64 KiB).
     Scatter {
         /// the file
         file: Arc<dyn File>,
@@ -37,7 +48,8 @@ pub enum Request {
         /// filled up to their lengths
         buffers: Vec<Vec<u8>>,
     },
-    /// Writes the buffers one after the other to adjacent bytes, as one write of the device.
+    /// Writes the buffers one after the other to adjacent bytes, as one write of the device (a
+    /// `UringQueue` writes pieces of 64 KiB).
     Gather {
         /// the file
         file: Arc<dyn File>,
@@ -68,6 +80,8 @@ pub struct Completion {
 pub trait Queue: Send + Sync + Debug + 'static {
     /// Requests that are served at the same time.
     fn depth(&self) -> usize;
+    /// How requests are served, for messages: `io_uring`, `threads` or `inline`.
+    fn kind(&self) -> &'static str;
     /// Accepts a batch. Returns without waiting for a device, except in an [`InlineQueue`].
     fn submit(&self, batch: Vec<(u64, Request)>);
     /// Takes completions: at least `min`, or all that are outstanding if there are fewer. Waits for
@@ -77,7 +91,59 @@ pub trait Queue: Send + Sync + Debug + 'static {
     fn outstanding(&self) -> usize;
 }
 
+/// The queue for files of the operating system: of io_uring, or of threads where the kernel does
+/// not have or allow it.
+///
+/// # Errors
+/// Those of [`ThreadQueue::new`].
+pub(crate) fn os_queue(depth: usize) -> Result<Arc<dyn Queue>> {
+    #[cfg(target_os = "linux")]
+    let uring = UringQueue::new(depth).map(|queue| -> Arc<dyn Queue> { Arc::new(queue) });
+    #[cfg(not(target_os = "linux"))]
+    let uring = Err(std::io::ErrorKind::Unsupported.into());
+    or_threads(uring, depth)
+}
+
+fn or_threads(queue: std::io::Result<Arc<dyn Queue>>, depth: usize) -> Result<Arc<dyn Queue>> {
+    match queue {
+        Ok(queue) => Ok(queue),
+        Err(_) => Ok(Arc::new(ThreadQueue::new(depth)?)),
+    }
+}
+
 impl Request {
+    /// The file.
+    fn file(&self) -> &Arc<dyn File> {
+        match self {
+            Self::Scatter { file, .. } | Self::Gather { file, .. } | Self::Sync { file } => file,
+        }
+    }
+
+    /// The place of the first byte; 0 for a sync.
+    fn offset(&self) -> u64 {
+        match self {
+            Self::Scatter { offset, .. } | Self::Gather { offset, .. } => *offset,
+            Self::Sync { .. } => 0,
+        }
+    }
+
+    /// Bytes of all buffers.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Scatter { buffers, .. } | Self::Gather { buffers, .. } => {
+                buffers.iter().map(Vec::len).sum()
+            }
+            Self::Sync { .. } => 0,
+        }
+    }
+
+    fn into_buffers(self) -> Vec<Vec<u8>> {
+        match self {
+            Self::Scatter { buffers, .. } | Self::Gather { buffers, .. } => buffers,
+            Self::Sync { .. } => Vec::new(),
+        }
+    }
+
     /// Serves the request on the calling thread.
     fn serve(self, tag: u64) -> Completion {
         let (buffers, result) = match self {

@@ -1,21 +1,38 @@
 use super::*;
-use crate::{Device, MemoryDevice};
+use crate::{Device, MemoryDevice, OsDevice};
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex};
+use strandline_base::rng::Rng;
 use strandline_base::{Error, ErrorKind};
 
-fn queues() -> Vec<Box<dyn Queue>> {
-    let thread = |depth| Box::new(ThreadQueue::new(depth).unwrap()) as Box<dyn Queue>;
-    vec![
-        Box::new(InlineQueue::new()),
-        thread(1),
-        thread(2),
-        thread(9),
-    ]
+#[cfg(target_os = "linux")]
+mod uring;
+
+/// Queues of every kind that this machine has, each with an empty file.
+fn queues() -> Vec<(Box<dyn Queue>, Arc<dyn File>)> {
+    let mut queues: Vec<(Box<dyn Queue>, Arc<dyn File>)> = Vec::new();
+    for file in [file, os_file] {
+        queues.push((Box::new(InlineQueue::new()), file()));
+        for depth in [1, 2, 9] {
+            queues.push((Box::new(ThreadQueue::new(depth).unwrap()), file()));
+            #[cfg(target_os = "linux")]
+            if let Ok(queue) = UringQueue::new(depth) {
+                queues.push((Box::new(queue), file()));
+            }
+        }
+    }
+    queues
 }
 
 fn file() -> Arc<dyn File> {
     MemoryDevice::new().create("a").unwrap()
+}
+
+/// A file of the operating system, whose name is gone already.
+fn os_file() -> Arc<dyn File> {
+    let directory = tempfile::tempdir().unwrap();
+    let device = OsDevice::open(directory.path()).unwrap();
+    device.create("a").unwrap()
 }
 
 fn read(file: &Arc<dyn File>, offset: u64, lens: &[usize]) -> Request {
@@ -43,8 +60,7 @@ fn by_tag(completions: Vec<Completion>) -> BTreeMap<u64, Completion> {
 
 #[test]
 fn buffers_are_gathered_and_scattered_in_order() {
-    for queue in queues() {
-        let file = file();
+    for (queue, file) in queues() {
         queue.submit(vec![
             (7, write(&file, 0, &[b"abc", b"", b"defg"])),
             (8, write(&file, 7, &[b"hi"])),
@@ -70,8 +86,7 @@ fn buffers_are_gathered_and_scattered_in_order() {
 
 #[test]
 fn every_request_is_completed_once_from_many_threads() {
-    for queue in queues() {
-        let file = file();
+    for (queue, file) in queues() {
         file.set_len(64 * 8).unwrap();
         let taken = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
@@ -153,16 +168,98 @@ fn as_many_requests_are_in_service_as_the_queue_is_deep() {
 
 #[test]
 fn a_dropped_queue_waits_for_what_is_in_service() {
+    for (queue, file) in queues() {
+        let writes = (0..50).map(|tag| (tag, write(&file, tag, &[b"x"])));
+        queue.submit(writes.collect());
+        let first = queue.complete(1).len();
+        drop(queue);
+        let len = file.len().unwrap();
+        assert!(first >= 1 && (1..=50).contains(&len));
+        assert_eq!(Arc::strong_count(&file), 1, "no queue has it any more");
+    }
+}
+
+/// Transfers of every size at every place, some longer than a piece of a ring.
+#[test]
+fn long_and_unaligned_transfers_are_whole() {
+    for (queue, file) in queues() {
+        let rng = &mut Rng::new(1);
+        let mut content = vec![0; 400_000];
+        file.set_len(content.len() as u64).unwrap();
+        for round in 0..30 {
+            let (mut writes, mut at) = (Vec::new(), 0);
+            while at < content.len() {
+                let lens = [rng.below(9_000), rng.below(90_000), 4096].map(|len| len as usize);
+                let end = (at + lens.iter().sum::<usize>()).min(content.len());
+                content[at..end].fill(round ^ rng.next_u64() as u8);
+                let first = (at + lens[0]).min(end);
+                let pieces = [&content[at..first], &[], &content[first..end]];
+                writes.push((at as u64, write(&file, at as u64, &pieces)));
+                at = end + rng.below(3_000) as usize;
+            }
+            let count = writes.len();
+            queue.submit(writes);
+            let done = by_tag(queue.complete(count));
+            assert!(done.values().all(|completion| completion.result.is_ok()));
+            let reads = (0..20).map(|_| {
+                let from = rng.below(content.len() as u64 / 4096) * 4096;
+                let len = rng.below(content.len() as u64 - from) as usize;
+                let aligned = len / 4096 * 4096;
+                let lens = if rng.one_in(2) {
+                    [aligned, 0]
+                } else {
+                    [len / 3, len / 2]
+                };
+                (from, read(&file, from, &lens))
+            });
+            let reads: BTreeMap<u64, Request> = reads.collect();
+            let count = reads.len();
+            queue.submit(reads.into_iter().collect());
+            for (from, completion) in by_tag(queue.complete(count)) {
+                completion.result.unwrap();
+                let found = completion.buffers.concat();
+                assert!(
+                    found == content[from as usize..][..found.len()],
+                    "at {from}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn threads_serve_where_the_kernel_refuses() {
+    for refusal in [
+        std::io::ErrorKind::PermissionDenied,
+        std::io::ErrorKind::Unsupported,
+        std::io::ErrorKind::OutOfMemory,
+    ] {
+        let queue = or_threads(Err(refusal.into()), 3).unwrap();
+        assert_eq!((queue.kind(), queue.depth()), ("threads", 3));
+    }
+    let inline = or_threads(Ok(Arc::new(InlineQueue::new())), 3).unwrap();
+    assert_eq!(inline.kind(), "inline");
+}
+
+#[test]
+fn requests_are_counted() {
     let file = file();
-    let queue = ThreadQueue::new(2).unwrap();
-    queue.submit(
-        (0..50)
-            .map(|tag| (tag, write(&file, tag, &[b"x"])))
-            .collect(),
-    );
-    let first = queue.complete(1).len();
-    drop(queue);
-    let len = file.len().unwrap();
-    assert!(first >= 1 && (1..=50).contains(&len));
-    assert_eq!(Arc::strong_count(&file), 1, "no thread has it any more");
+    let queue = CountedQueue::new(Arc::new(ThreadQueue::new(2).unwrap()));
+    let writes = |tags: std::ops::Range<u64>| {
+        let writes = tags.map(|tag| (tag, write(&file, tag, &[b"x"])));
+        writes.collect()
+    };
+    queue.submit(writes(0..5));
+    queue.submit(writes(5..7));
+    let first = queue.complete(3).len() as u64;
+    assert!((3..=7).contains(&first));
+    queue.complete(usize::MAX);
+    queue.submit(writes(0..1));
+    let stats = QueueStats {
+        submitted: 8,
+        completed: 7,
+        outstanding_max: 7,
+    };
+    assert_eq!(queue.stats(), stats);
+    assert_eq!((queue.outstanding(), queue.depth()), (1, 2));
 }

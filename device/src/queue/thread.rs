@@ -89,6 +89,10 @@ impl Queue for ThreadQueue {
         self.threads.len()
     }
 
+    fn kind(&self) -> &'static str {
+        "threads"
+    }
+
     fn submit(&self, batch: Vec<(u64, Request)>) {
         self.shared.state.lock().waiting.extend(batch);
         self.shared.submitted.notify_all();

@@ -174,7 +174,8 @@ impl PageChange {
             number,
         };
         loop {
-            let (frame, is_new) = self.store.enter(id, file);
+            let loading = || Frame::loading(id, Arc::clone(file));
+            let (frame, is_new) = self.store.enter(id, loading);
             if is_new {
                 return self.enter_zeroed(frame).map(|()| true);
             }
@@ -197,7 +198,7 @@ impl PageChange {
             return Err(e);
         }
         let before = frame.fill_latched();
-        self.store.ring.lock().push_back(Arc::clone(&frame));
+        self.store.clock.lock().push(Arc::clone(&frame));
         self.add_fresh(frame, before, true);
         Ok(())
     }

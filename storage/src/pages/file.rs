@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use strandline_base::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 use strandline_base::{Error, ErrorKind, Result, SqlState};
-use strandline_device::{Device, File, path_of};
+use strandline_device::{Device, File, Request, path_of};
 
 use super::header::{PAGE_BYTES, PageImage, decode, encode};
 use super::space::Space;
@@ -90,6 +90,15 @@ impl PageFile {
         let read = self.file.read_exact_at(&mut bytes, offset_of(number));
         read.map_err(|e| e.context(self.place(number)))?;
         Ok(bytes)
+    }
+
+    /// The request for the bytes of adjacent pages, a buffer for each.
+    pub fn read_request(&self, first: PageNumber, pages: usize) -> Request {
+        Request::Scatter {
+            file: Arc::clone(&self.file),
+            offset: offset_of(first),
+            buffers: vec![vec![0; PAGE_BYTES]; pages],
+        }
     }
 
     /// Checks the bytes of a page, wherever they were read.

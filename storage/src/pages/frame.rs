@@ -1,7 +1,8 @@
 //! A page in memory: its latch, its committed image, and whether the file has the image.
 //!
-//! State: *loading* → *present* → (*leaving* →) *gone*. Only the thread that has made a frame
-//! ends its loading. A clean page that the SSD cache may take is *leaving* until the cache has
+//! State: *loading* or *ahead* → *present* → (*leaving* →) *gone*. Only the thread that has made a
+//! frame ends its loading. A frame that is ahead is read by a queue; whoever takes the completion
+//! ends that, and threads wait for it with `PageStore::await_ahead` before they latch the page. A clean page that the SSD cache may take is *leaving* until the cache has
 //! it; threads that look for the page wait, so that nobody changes it meanwhile. A gone frame is
 //! not in use and not dirty; threads that still find it look the page up again.
 
@@ -19,6 +20,7 @@ use crate::wal::Lsn;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Loading,
+    Ahead,
     Present,
     Leaving,
     Gone,
@@ -54,6 +56,8 @@ pub(super) struct Frame {
     referenced: AtomicBool,
     /// the page was read at random
     is_random: AtomicBool,
+    /// the page was read ahead, and nobody has asked for it since
+    is_unused: AtomicBool,
 }
 
 /// What the clock's hand finds.
@@ -72,11 +76,20 @@ pub(super) enum Coldness {
 impl Frame {
     /// A frame in the state *loading*.
     pub fn loading(id: PageId, file: Arc<PageFile>) -> Self {
+        Self::absent(id, file, Phase::Loading)
+    }
+
+    /// A frame in the state *ahead*.
+    pub fn ahead(id: PageId, file: Arc<PageFile>) -> Self {
+        Self::absent(id, file, Phase::Ahead)
+    }
+
+    fn absent(id: PageId, file: Arc<PageFile>, phase: Phase) -> Self {
         Self {
             id,
             file,
             state: Mutex::new(FrameState {
-                phase: Phase::Loading,
+                phase,
                 image: None,
                 readers: 0,
                 is_written_to: false,
@@ -87,6 +100,28 @@ impl Frame {
             progress: Condvar::new(),
             referenced: AtomicBool::new(false),
             is_random: AtomicBool::new(false),
+            is_unused: AtomicBool::new(phase == Phase::Ahead),
+        }
+    }
+
+    /// Whether the page is read ahead and has not come.
+    pub fn is_ahead(&self) -> bool {
+        self.is_unused() && self.state.lock().phase == Phase::Ahead
+    }
+
+    /// Whether the page was read ahead and nobody has asked for it since.
+    pub fn is_unused(&self) -> bool {
+        self.is_unused.load(Ordering::Relaxed)
+    }
+
+    /// Notes that somebody has asked for the page. The first use of a page that was read ahead is
+    /// to the clock what reading it would have been.
+    pub fn note_use(&self, access: Access) {
+        let is_first = self.is_unused() && self.is_unused.swap(false, Ordering::Relaxed);
+        match access {
+            Access::Random if is_first => self.mark_random(),
+            Access::Random => self.touch(),
+            Access::Sequential => {}
         }
     }
 
@@ -106,7 +141,7 @@ impl Frame {
     }
 
     /// Marks the page as read, for the clock.
-    pub fn touch(&self) {
+    fn touch(&self) {
         self.mark_random();
         if !self.referenced.load(Ordering::Relaxed) {
             self.referenced.store(true, Ordering::Relaxed);
@@ -116,7 +151,7 @@ impl Frame {
     /// Ends the loading.
     pub fn fill(&self, image: PageImage) {
         let mut state = self.state.lock();
-        debug_assert_eq!(state.phase, Phase::Loading);
+        debug_assert!(matches!(state.phase, Phase::Loading | Phase::Ahead));
         state.image = Some(Arc::new(image));
         state.phase = Phase::Present;
         self.progress.notify_all();
@@ -145,6 +180,7 @@ impl Frame {
         &self,
         mut state: MutexGuard<'a, FrameState>,
     ) -> MutexGuard<'a, FrameState> {
+        debug_assert_ne!(state.phase, Phase::Ahead, "awaited by the caller");
         while matches!(state.phase, Phase::Loading | Phase::Leaving) {
             self.progress.wait(&mut state);
         }
@@ -281,7 +317,8 @@ impl Frame {
             return Coldness::Gone(false);
         }
         let is_warm = self.referenced.swap(false, Ordering::Relaxed);
-        if is_warm || state.phase == Phase::Loading || state.is_latched() || state.is_stored {
+        let is_present = state.phase == Phase::Present;
+        if is_warm || !is_present || state.is_latched() || state.is_stored {
             return Coldness::Warm;
         }
         if state.is_dirty && !self.file.has_failed() {

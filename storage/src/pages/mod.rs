@@ -28,8 +28,9 @@
 //!
 //! # Lock order
 //! `checkpointing` → `gate` → the log's locks. `checkpointing` → the SSD cache's → `syncing` of a
-//! file. `growth` of a file → nothing. `shard` → nothing. `ring` → a frame's state → nothing. No
-//! I/O happens under one of these except under `checkpointing`, `growth` and `syncing`, for which
+//! file. `growth` of a file → nothing. `shard` → nothing. `clock` → a frame's state → nothing.
+//! `pending` of the reads ahead → a frame's state →
+//! nothing. No I/O happens under one of these except under `checkpointing`, `growth` and `syncing`, for which
 //! only checkpoints, growing files and the cache's rounds wait; the log may prepare a segment while
 //! `gate` is held shared.
 //!
@@ -40,11 +41,14 @@
 
 mod change;
 mod check;
+mod clock;
 mod evict;
 mod file;
 mod files;
 mod frame;
 mod header;
+mod prefetch;
+mod read_ahead;
 mod record;
 mod recovery;
 mod space;
@@ -56,7 +60,9 @@ pub use check::PageCheck;
 pub use file::{page_file_id, page_file_name};
 pub use frame::PageRead;
 pub use header::{PAGE_BODY_BYTES, PAGE_BYTES, PAGE_HEADER_BYTES};
+pub use read_ahead::ReadAheadStats;
 pub use record::describe_record;
+pub use recovery::Redo;
 pub use store::{PageStats, PageStore};
 
 use std::fmt;

@@ -13,7 +13,11 @@
 //!   unreadable, a later image replaces it, or reading it stays an error. If the page is older, a
 //!   change is missing: the file is closed.
 //! * Records of files that are not open are of files dropped since.
+//!
+//! A [`Redo`] keeps a window of records that wait, and reads the pages of their deltas ahead. Only
+//! pages that have left memory since their image are read at all.
 
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use strandline_base::{Error, ErrorKind, Result};
@@ -25,6 +29,97 @@ use super::record::{PageRedo, decode};
 use super::store::PageStore;
 use super::{Access, PageId};
 use crate::wal::Lsn;
+
+/// Records that wait until the pages of later ones are on their way.
+const WINDOW_RECORDS: usize = 64;
+
+/// A record that waits.
+#[derive(Debug)]
+struct Waiting {
+    record: Vec<u8>,
+    lsn: Lsn,
+    /// the pages of which it has images
+    images: Vec<PageId>,
+}
+
+/// Redo of records in their order, with the pages that they change read ahead.
+#[derive(Debug)]
+pub struct Redo<'a> {
+    store: &'a PageStore,
+    waiting: VecDeque<Waiting>,
+    /// the pages of which waiting records have images, and how many: they are not read
+    images: HashMap<PageId, usize>,
+}
+
+impl<'a> Redo<'a> {
+    /// Redo on the pages of a store, whose files are open.
+    pub fn new(store: &'a PageStore) -> Self {
+        Self {
+            store,
+            waiting: VecDeque::new(),
+            images: HashMap::new(),
+        }
+    }
+
+    /// Adds the record that ends at `lsn`, and applies an earlier one.
+    ///
+    /// # Errors
+    /// Those of [`PageStore::replay`].
+    pub fn push(&mut self, record: &[u8], lsn: Lsn) -> Result<()> {
+        let (file, pages) = decode(record)?;
+        let (mut images, mut read) = (Vec::new(), Vec::new());
+        for page in &pages {
+            let number = page.number;
+            let id = PageId { file, number };
+            match page.base {
+                None => images.push(id),
+                Some(_) if !self.images.contains_key(&id) => read.push(number),
+                Some(_) => {}
+            }
+        }
+        if !read.is_empty() {
+            self.store.prefetch(file, &read);
+        }
+        for id in &images {
+            *self.images.entry(*id).or_default() += 1;
+        }
+        self.waiting.push_back(Waiting {
+            record: record.to_vec(),
+            lsn,
+            images,
+        });
+        match self.waiting.len() > WINDOW_RECORDS {
+            true => self.apply_oldest(),
+            false => Ok(()),
+        }
+    }
+
+    /// Applies the records that wait.
+    ///
+    /// # Errors
+    /// Those of [`PageStore::replay`].
+    pub fn finish(mut self) -> Result<()> {
+        while !self.waiting.is_empty() {
+            self.apply_oldest()?;
+        }
+        Ok(())
+    }
+
+    fn apply_oldest(&mut self) -> Result<()> {
+        let Some(oldest) = self.waiting.pop_front() else {
+            return Ok(());
+        };
+        for id in oldest.images {
+            if let Some(count) = self.images.get_mut(&id) {
+                *count -= 1;
+                if *count == 0 {
+                    self.images.remove(&id);
+                }
+            }
+        }
+        self.store.replay(&oldest.record, oldest.lsn)
+    }
+}
 
 impl PageStore {
     /// Applies the record that ends at `lsn` to the pages that lack it. Nobody uses the files
@@ -77,8 +172,10 @@ impl PageStore {
     /// Latches the frame of a page whose bytes in the file do not matter.
     fn latch_unread(&self, file: &Arc<PageFile>, id: PageId) -> Result<Arc<Frame>> {
         loop {
-            let (frame, is_new) = self.enter(id, file);
+            let (frame, is_new) = self.enter(id, || Frame::loading(id, Arc::clone(file)));
             if !is_new {
+                self.await_ahead(&frame);
+                frame.note_use(Access::Random);
                 if frame.latch_exclusive().is_some() {
                     return Ok(frame);
                 }
@@ -91,7 +188,7 @@ impl PageStore {
                 return Err(e);
             }
             frame.fill_latched();
-            self.ring.lock().push_back(Arc::clone(&frame));
+            self.clock.lock().push(Arc::clone(&frame));
             return Ok(frame);
         }
     }

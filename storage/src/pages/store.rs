@@ -1,16 +1,18 @@
 //! The page store: files, the frame table, reads and checkpoints.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use strandline_base::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, RwLock};
 use strandline_base::{Error, Result};
 use strandline_device::{Device, Tier};
 
+use super::clock::Clock;
 use super::file::{PageFile, page_file_name};
 use super::files::{PageFiles, block_of};
 use super::frame::{Frame, PageRead};
 use super::header::{PAGE_BYTES, PageImage};
+use super::read_ahead::ReadAhead;
 use super::space::{self, Space};
 use super::{Access, PageFileId, PageId, PageLog, PageNumber, PageSettings};
 use crate::ssd_cache::{Checkpoint, Settings as CacheSettings, SsdCache};
@@ -32,7 +34,7 @@ pub struct PageStats {
     pub frames: usize,
     /// pages that memory may hold
     pub frames_max: usize,
-    /// pages read from their files
+    /// pages read from their files or from the SSD cache
     pub reads: u64,
     /// pages written to their files
     pub writes: u64,
@@ -47,8 +49,8 @@ pub struct PageStore {
     /// between memory and the files
     pub(super) cache: Option<SsdCache>,
     shards: Vec<Shard>,
-    /// the clock: every frame of the table, and frames that have left it
-    pub(super) ring: Mutex<VecDeque<Arc<Frame>>>,
+    pub(super) clock: Mutex<Clock>,
+    pub(super) read_ahead: ReadAhead,
     /// frames in the table
     pub(super) frames: AtomicUsize,
     pub(super) frames_max: usize,
@@ -104,14 +106,17 @@ impl PageStore {
         files: Arc<PageFiles>,
         cache: Option<SsdCache>,
     ) -> Arc<Self> {
+        let frames_max = (settings.budget_bytes / PAGE_BYTES).max(FRAMES_MIN);
+        let read_ahead = ReadAhead::new(Arc::clone(&device), frames_max);
         Arc::new(Self {
             device,
             log,
-            frames_max: (settings.budget_bytes / PAGE_BYTES).max(FRAMES_MIN),
+            frames_max,
+            clock: Mutex::new(Clock::new(read_ahead.pages_max)),
+            read_ahead,
             files,
             cache,
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
-            ring: Mutex::new(VecDeque::new()),
             frames: AtomicUsize::new(0),
             reads: AtomicU64::new(0),
             writes: AtomicU64::new(0),
@@ -176,7 +181,7 @@ impl PageStore {
                 self.frames
                     .fetch_sub(before - shard.len(), Ordering::Relaxed);
             }
-            self.ring.lock().retain(|frame| frame.id.file != id);
+            self.clock.lock().forget_file(id);
         }
         if let Some(cache) = &self.cache {
             cache.forget_file(id.0.into());
@@ -244,13 +249,13 @@ impl PageStore {
         self.shard(id).lock().get(&id).map(Arc::clone)
     }
 
-    /// The frame in the table, or a new one in the state *loading* and true.
-    pub(super) fn enter(&self, id: PageId, file: &Arc<PageFile>) -> (Arc<Frame>, bool) {
+    /// The frame in the table, or a new one and true.
+    pub(super) fn enter(&self, id: PageId, new: impl FnOnce() -> Frame) -> (Arc<Frame>, bool) {
         let mut shard = self.shard(id).lock();
         if let Some(frame) = shard.get(&id) {
             return (Arc::clone(frame), false);
         }
-        let frame = Arc::new(Frame::loading(id, Arc::clone(file)));
+        let frame = Arc::new(new());
         shard.insert(id, Arc::clone(&frame));
         self.frames.fetch_add(1, Ordering::Relaxed);
         (frame, true)
@@ -275,7 +280,7 @@ impl PageStore {
             Some(frame) => frame,
             None => {
                 let file = self.file(id.file)?;
-                let (frame, is_new) = self.enter(id, &file);
+                let (frame, is_new) = self.enter(id, || Frame::loading(id, file));
                 if is_new {
                     return self.load(frame, access);
                 }
@@ -283,9 +288,8 @@ impl PageStore {
             }
         };
         frame.file.check_usable()?;
-        if access == Access::Random {
-            frame.touch();
-        }
+        self.await_ahead(&frame);
+        frame.note_use(access);
         Ok(frame)
     }
 
@@ -298,9 +302,9 @@ impl PageStore {
             .and_then(|()| self.read_image(&frame.file, frame.id.number, access));
         match image {
             Ok(image) => {
-                self.reads.fetch_add(1, Ordering::Relaxed);
+                self.note_read();
                 frame.fill(image);
-                self.ring.lock().push_back(Arc::clone(&frame));
+                self.clock.lock().push(Arc::clone(&frame));
                 Ok(frame)
             }
             Err(e) => {
@@ -309,6 +313,11 @@ impl PageStore {
                 Err(e)
             }
         }
+    }
+
+    /// Counts a page that was read.
+    pub(super) fn note_read(&self) {
+        self.reads.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The newest image of a page outside memory: the SSD cache's, else the file's. The caller has

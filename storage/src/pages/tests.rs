@@ -16,6 +16,8 @@ mod concurrency;
 mod crash;
 mod damage;
 mod decode;
+mod held;
+mod prefetch;
 
 const FILE: PageFileId = PageFileId(7);
 const ID: u128 = 0x51 << 70 | 3;
@@ -72,7 +74,8 @@ fn store_on(
     budget_pages: usize,
     cache: Option<Mode>,
 ) -> Result<Arc<PageStore>> {
-    let (device, settings) = (disk.device(), settings(budget_pages));
+    let device = held::Held::new(disk.device());
+    let settings = settings(budget_pages);
     let Some(mode) = cache else {
         return Ok(PageStore::new(device, log.clone(), settings));
     };
@@ -127,9 +130,11 @@ impl Rig {
         let log = Arc::new(WalLog(wal));
         let store = store_on(disk, &log, budget_pages, cache)?;
         store.open_file(FILE)?;
+        let mut redo_of = Redo::new(&store);
         for (lsn, record) in &records {
-            store.replay(record, *lsn)?;
+            redo_of.push(record, *lsn)?;
         }
+        redo_of.finish()?;
         let kept = history.iter().filter(|(lsn, _)| *lsn <= end);
         Ok(Self {
             disk: disk.clone(),
@@ -231,6 +236,11 @@ impl Rig {
                     strandline_base::ErrorKind::Corrupt => Ok(()),
                     _ => Err(e),
                 })
+            }
+            6 => {
+                let numbers = (0..3).map(|_| PageNumber(rng.below(26) as u32));
+                self.store.prefetch(FILE, &numbers.collect::<Vec<_>>());
+                Ok(())
             }
             2..5 => {
                 let count = self.pages().len() as u64;

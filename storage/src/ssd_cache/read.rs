@@ -60,6 +60,11 @@ impl SsdCache {
         }
     }
 
+    /// Whether a block is cached, or about to be.
+    pub fn has(&self, block: BlockKey) -> bool {
+        self.settings.mode != Mode::Off && self.state.lock().entry(block).is_some()
+    }
+
     /// The newest bytes of a block outside memory: from the cache, else from the capacity tier.
     ///
     /// # Errors

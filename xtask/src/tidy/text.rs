@@ -5,6 +5,9 @@ use crate::source::{SourceFile, words};
 
 const WIDTH: usize = 100;
 
+/// The module with unsafe code: memory that the kernel reads and writes while requests run.
+const UNSAFE_MODULE: &str = "device/src/queue/uring.rs";
+
 /// Checks header, width, ASCII, `unsafe` and unfinished work.
 pub fn check(file: &SourceFile) -> Vec<Violation> {
     let mut violations = Vec::new();
@@ -36,7 +39,7 @@ pub fn check(file: &SourceFile) -> Vec<Violation> {
     }
     for (at, word) in words(&file.code) {
         match word {
-            "unsafe" => report(
+            "unsafe" if file.path != UNSAFE_MODULE => report(
                 file.line(at),
                 "unsafe",
                 "no unsafe code: use a library or a copy",
@@ -125,6 +128,8 @@ mod tests {
     #[test]
     fn no_unsafe_code() {
         assert!(check_text("//! unsafe\n#![deny(unsafe_code)]\n").is_empty());
-        assert_eq!(check_text("//! A.\nunsafe { f() }\n").len(), 1);
+        let code = "//! A.\nunsafe { f() }\n";
+        assert_eq!(check_text(code).len(), 1);
+        assert!(check(&SourceFile::new(UNSAFE_MODULE, code)).is_empty());
     }
 }

@@ -83,6 +83,7 @@ fn concurrent_changes(cache: Option<Mode>) {
             .collect();
         let reader = scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
+                rig.store.prefetch(FILE, &numbers);
                 assert_eq!(sum(&rig.store, &numbers), total);
                 thread::yield_now();
             }
