@@ -56,7 +56,7 @@ pub use check::PageCheck;
 pub use file::{page_file_id, page_file_name};
 pub use frame::PageRead;
 pub use header::{PAGE_BODY_BYTES, PAGE_BYTES, PAGE_HEADER_BYTES};
-pub use record::describe_record;
+pub use record::{describe_record, file_of_record};
 pub use store::{PageStats, PageStore};
 
 use std::fmt;
