@@ -18,7 +18,10 @@ impl TableDef {
     /// names them, and no others.
     pub(crate) fn naming_files(&self, file_of: impl Fn(&IndexDef) -> Option<u32>) -> Option<Self> {
         let wanted = |def: &IndexDef| def.is_on_pages().then(|| file_of(def)).flatten();
-        if self.readable_indexes().all(|def| def.page_file == wanted(def)) {
+        if self
+            .readable_indexes()
+            .all(|def| def.page_file == wanted(def))
+        {
             return None;
         }
         let mut table = self.clone();
@@ -39,7 +42,9 @@ impl Catalog {
         let mut catalog = self.clone();
         for (id, table) in &self.tables {
             if let Some(table) = table.naming_files(|_| None) {
-                Arc::make_mut(&mut catalog).tables.insert(*id, Arc::new(table));
+                Arc::make_mut(&mut catalog)
+                    .tables
+                    .insert(*id, Arc::new(table));
             }
         }
         catalog
@@ -49,6 +54,8 @@ impl Catalog {
     pub(crate) fn page_files(&self) -> BTreeSet<PageFileId> {
         let tables = self.tables.values();
         let files = tables.flat_map(|table| table.readable_indexes());
-        files.filter_map(|def| def.page_file.map(PageFileId)).collect()
+        files
+            .filter_map(|def| def.page_file.map(PageFileId))
+            .collect()
     }
 }

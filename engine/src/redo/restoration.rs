@@ -72,7 +72,9 @@ impl Restoration {
                     let shared = (&self.shared, &self.index_files);
                     let store = Store::new(table, before, shared, None);
                     let keys = table.keys.iter();
-                    keys.for_each(|key| store.put_index(StoredIndex::key_in_memory(table, &key.columns, &store)));
+                    keys.for_each(|key| {
+                        store.put_index(StoredIndex::key_in_memory(table, &key.columns, &store))
+                    });
                     self.stores.insert(table.storage, store);
                 }
                 Some(store) => {

@@ -13,9 +13,7 @@ use crate::db::Db;
 use crate::manifest_state::to_json;
 use crate::store::TableStore;
 use crate::store::index_build::{Unobserved, fill};
-use crate::store::{
-    Hold, Store, StoredIndex, Waiting, find_readable_index, storage_schema,
-};
+use crate::store::{Hold, Store, StoredIndex, Waiting, find_readable_index, storage_schema};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use strandline_base::{ColumnId, Error, ErrorKind, Result, SqlState, StorageId};
@@ -74,7 +72,9 @@ impl Db {
                     fill(&store, &index, word, threads, &Unobserved)?;
                     let known = store.key(&key.columns);
                     let known = known.filter(|known| known.page_file().is_some());
-                    adopted.replaced.extend(known.map(|known| (store.clone(), known)));
+                    adopted
+                        .replaced
+                        .extend(known.map(|known| (store.clone(), known)));
                     store.put_index(index);
                     adopted.keys.push(BuiltKey {
                         table: table.id,

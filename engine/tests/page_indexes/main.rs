@@ -1,9 +1,9 @@
 //! The suites of `indexes` with indexes on pages, and suites of their page files.
 
-#[path = "../common/mod.rs"]
-mod common;
 #[path = "../indexes/builds.rs"]
 mod builds;
+#[path = "../common/mod.rs"]
+mod common;
 #[path = "../indexes/covered.rs"]
 mod covered;
 #[path = "../indexes/crash.rs"]
@@ -12,6 +12,8 @@ mod crash;
 mod definitions;
 #[path = "../indexes/expressions.rs"]
 mod expressions;
+mod faults;
+mod files;
 #[path = "../indexes/left_builds.rs"]
 mod left_builds;
 #[path = "../indexes/loads.rs"]

@@ -240,7 +240,7 @@ impl StoredIndex {
             file: entries.file,
         };
         if let Some(moved) = index.moved_rows().filter(|_| entries.are_old) {
-            moved.mark_all();
+            moved.note_unknown();
         }
         index
     }
