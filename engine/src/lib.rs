@@ -11,6 +11,7 @@
 //! | `settings`, `display`, `events` | options, text of values, events for `tracing` |
 //! | `request` | the request of a scan: columns, conditions |
 //! | `catalog` | definitions, their versions and differences, rights, identities, retention |
+//! | `index_files` | the page files of indexes, and their records in the log |
 //! | `store` | one table's rows, its key indexes and the locks of its definition |
 //! | `manifest_state` | the manifest's records: catalogs and storages at a checkpoint |
 //! | `redo` | the log record of a transaction: a file for each kind of operation |
@@ -28,6 +29,7 @@ mod db;
 pub mod display;
 mod events;
 pub mod expressions;
+mod index_files;
 mod maintenance;
 mod manifest_state;
 mod recovery;

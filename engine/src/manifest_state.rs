@@ -49,6 +49,21 @@ pub struct ManifestState {
     /// dropped storages that catalog versions still have
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub forgotten: BTreeSet<StorageId>,
+    /// the page files of indexes; None: there has never been one
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index_files: Option<IndexFilesState>,
+}
+
+/// The page files of indexes at a checkpoint.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct IndexFilesState {
+    /// start of the replay of their pages
+    pub redo_from: u64,
+    /// smaller file numbers have been used
+    pub next: u32,
+    /// files that are not to be opened: they lack changes
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub lost: BTreeSet<u32>,
 }
 
 /// The log records that only one storage needs.
@@ -150,6 +165,9 @@ pub struct ManifestEdit {
     /// the whole list
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub forgotten: BTreeSet<StorageId>,
+    /// the whole state
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index_files: Option<IndexFilesState>,
 }
 
 /// A change of a storage.
@@ -259,6 +277,7 @@ impl ManifestState {
         self.behind = edit.behind;
         self.kept_logs = edit.kept_logs;
         self.forgotten = edit.forgotten;
+        self.index_files = edit.index_files;
         Ok(())
     }
     /// The coverage of a storage's files; later commits are in the log.
@@ -278,7 +297,14 @@ impl ManifestState {
     /// The start of the log's replay.
     pub fn replay_from(&self) -> u64 {
         let behind = self.behind.values().map(|(_, log_from)| *log_from);
-        behind.fold(self.log_from, u64::min)
+        let pages = self.index_files.iter().map(|files| files.redo_from);
+        behind.chain(pages).fold(self.log_from, u64::min)
+    }
+    /// The start of the replay of indexes' pages. A database whose manifest knows no page file has
+    /// made its first one since the checkpoint.
+    pub fn pages_from(&self) -> u64 {
+        let files = self.index_files.as_ref();
+        files.map_or(self.log_from, |files| files.redo_from)
     }
     /// Decodes the manifest's records: a snapshot and edits.
     pub fn decode(records: &[Vec<u8>], place: &str) -> Result<Self> {

@@ -93,6 +93,10 @@ impl Settings {
     pub fn index_bytes(&self) -> usize {
         self.cache_bytes() / 4 * 3
     }
+    /// Bytes for the pages of indexes' files. The cache lends them while there is such a file.
+    pub fn index_page_bytes(&self) -> usize {
+        self.memory_bytes / 8
+    }
     /// Bytes of the rows of one range; wider rows get ranges of fewer rows. It is a 16th, between 1
     /// MiB and 64 MiB, so that the copies of a range in loads and merges fit side by side.
     pub fn range_bytes(&self) -> usize {

@@ -59,6 +59,8 @@ fn index_on_a() -> Arc<IndexDef> {
         state: IndexState::Valid,
         complete_since: CommitTs::ZERO,
         comment: None,
+        storage: Default::default(),
+        page_file: None,
         options: Default::default(),
     })
 }

@@ -442,15 +442,16 @@ impl Wal {
         Lsn(self.state.lock().end)
     }
 
-    /// Passes the records in `from..to` to `visit` in order. Both are ends of records, the log is
-    /// durable up to `to`, and the caller keeps the log from being cut meanwhile.
+    /// Passes the records in `from..to` to `visit` in order, as (LSN of its end, payload). Both are
+    /// ends of records, the log is durable up to `to`, and the caller keeps the log from being cut
+    /// meanwhile.
     ///
     /// # Errors
     /// XX001 with file and offset for damage, a missing segment; the errors of `visit`.
     pub fn read(
         &self,
         (from, to): (Lsn, Lsn),
-        visit: &mut dyn FnMut(&[u8]) -> Result<()>,
+        visit: &mut dyn FnMut(Lsn, &[u8]) -> Result<()>,
     ) -> Result<()> {
         let extents: Vec<_> = {
             let segments = self.segments.lock();
@@ -470,7 +471,7 @@ impl Wal {
                 return Err(Error::corrupt(stream.place(position), "damaged record"));
             };
             position = frame.end;
-            visit(frame.payload)?;
+            visit(Lsn(position), frame.payload)?;
         }
         Ok(())
     }

@@ -8,6 +8,8 @@
 //! 3. It copies the files one after the other.
 //! 4. It writes a manifest with that state and an empty log.
 //!
+//! Page files of indexes change in place and are not copied: opening the copy builds these indexes.
+//!
 //! Only another checkpoint waits for a backup, and only during step 2.
 //!
 //! Invariants:
@@ -18,6 +20,7 @@
 //!
 //! Lock order: `checkpoint` → tables (only to look); no lock is held while files are copied.
 
+use crate::catalog::versions::Version;
 use crate::db::Db;
 use crate::manifest_state::{ManifestState, StorageState, to_json};
 use crate::recovery::{random_id, tie_directories};
@@ -85,6 +88,8 @@ impl Db {
         let state = ManifestState {
             log_from: 0,
             log_durable: 0,
+            index_files: None,
+            catalogs: without_page_files(&held.state.catalogs),
             ..held.state.clone()
         };
         let id = random_id(CommitTs(self.now_us()), &**target);
@@ -161,6 +166,14 @@ impl Db {
         }
         Ok(())
     }
+}
+
+/// The versions without the page files, which change while they would be copied: the first opening
+/// of the copy builds the indexes on pages from the rows.
+fn without_page_files(versions: &[Version]) -> Vec<Version> {
+    let each = versions.iter();
+    let copy = each.map(|(ts, catalog)| (*ts, catalog.without_page_files()));
+    copy.collect()
 }
 
 fn refused(damage: &str, places: usize) -> Error {

@@ -31,7 +31,7 @@ impl Db {
             }
             store.check_files(&mut damage);
             for index in store.indexes() {
-                index.index.check(&mut damage)?;
+                index.check(&mut damage)?;
             }
             let tables = catalog.tables.values();
             for table in tables.filter(|t| t.storage == store.id()) {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use strandline_base::Result;
 use strandline_device::Tier;
 use strandline_storage::kept_log::kept_log_name;
+use strandline_storage::pages::page_file_name;
 
 /// Sections of tables of text.
 #[derive(Clone, Debug, Default)]
@@ -213,6 +214,7 @@ impl Db {
             "unique",
             "entries",
             "bytes",
+            "storage",
             "complete since",
         ];
         let title = format!("Indexes of {}.{}", table.schema, table.name);
@@ -226,7 +228,7 @@ impl Db {
                 IndexState::Valid if is_usable => "valid",
                 IndexState::Valid => "unusable",
             };
-            let index = index.as_ref().map(|index| &index.index);
+            let index = index.as_deref();
             let since = match def.complete_since.0 {
                 0 => "-".to_string(),
                 ts => timestamp_text(ts as i64),
@@ -235,8 +237,12 @@ impl Db {
                 def.name.clone(),
                 state.to_string(),
                 def.unique.to_string(),
-                index.map_or(0, |index| index.len()).to_string(),
-                index.map_or(0, |index| index.memory_bytes()).to_string(),
+                index.map_or(0, |index| index.index.len()).to_string(),
+                index.map_or(0, |index| index.bytes()).to_string(),
+                match index.and_then(|index| index.page_file()) {
+                    Some(file) => page_file_name(file),
+                    None => "memory".to_string(),
+                },
                 since,
             ]);
         }

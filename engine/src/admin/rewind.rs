@@ -12,7 +12,7 @@ use crate::settings::TxnOptions;
 use crate::statement::Statement;
 use std::sync::Arc;
 use strandline_base::utc::format_utc;
-use strandline_base::{CommitTs, Error, Result, SqlState};
+use strandline_base::{CommitTs, Error, Result, SqlState, TableId};
 
 /// Result of a rewind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,9 +48,15 @@ impl Db {
             restored = replace_definitions(catalog, &past);
             Ok(())
         })?;
+        // The change has added what the engine knows: since when indexes are complete, their files.
+        let present = transaction.next_catalog();
         let statement = transaction.begin_statement()?;
         let mut report = RewindReport::default();
         for (then, now) in &restored {
+            let now = present
+                .tables
+                .get(now)
+                .ok_or_else(|| Error::internal("a table is gone"))?;
             report.tables += 1;
             report.rows += load(&statement, then, now, moment)
                 .map_err(|e| e.context(format!("table \"{}\"", then.name)))?;
@@ -64,12 +70,9 @@ impl Db {
     }
 }
 
-/// Puts the definitions of `past` into `catalog`, with new storages. Returns each table's past and
-/// present definition.
-fn replace_definitions(
-    catalog: &mut Catalog,
-    past: &Catalog,
-) -> Vec<(Arc<TableDef>, Arc<TableDef>)> {
+/// Puts the definitions of `past` into `catalog`, with new storages. Returns each table's past
+/// definition and its number.
+fn replace_definitions(catalog: &mut Catalog, past: &Catalog) -> Vec<(Arc<TableDef>, TableId)> {
     let tables: Vec<Arc<TableDef>> = past.tables.values().cloned().collect();
     // Numbers that have been used stay used.
     *catalog = Catalog {
@@ -86,9 +89,8 @@ fn replace_definitions(
         };
         // Nothing builds the unfinished indexes any more.
         now.indexes.retain(|index| index.state == IndexState::Valid);
-        let now = Arc::new(now);
-        catalog.tables.insert(now.id, now.clone());
-        restored.push((then, now));
+        restored.push((then, now.id));
+        catalog.tables.insert(now.id, Arc::new(now));
     }
     restored
 }

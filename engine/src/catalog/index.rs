@@ -45,6 +45,41 @@ pub struct IndexDef {
     /// COMMENT ON INDEX
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
+    /// the place of its entries
+    #[serde(default, skip_serializing_if = "IndexStorage::is_memory")]
+    pub storage: IndexStorage,
+    /// the number of its page file, which the engine gives; None: it has none, and gets one when
+    /// the database is opened if `storage` is pages
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page_file: Option<u32>,
+}
+
+/// The place of an index's entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IndexStorage {
+    /// in memory; built from the rows when the database is opened
+    #[default]
+    Memory,
+    /// on the pages of a file, which is kept
+    Pages,
+}
+
+impl IndexStorage {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Memory, Self::Pages];
+
+    /// Its name as a storage parameter has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Pages => "pages",
+        }
+    }
+
+    fn is_memory(&self) -> bool {
+        *self == Self::Memory
+    }
 }
 
 impl IndexDef {

@@ -11,6 +11,7 @@ pub mod foreign_keys;
 pub(crate) mod identity;
 pub mod index;
 pub(crate) mod ordered_keys;
+mod page_files;
 pub(crate) mod retention;
 pub(crate) mod storage_uses;
 pub(crate) mod versions;
@@ -50,8 +51,8 @@ pub struct Catalog {
 }
 
 /// The version of catalogs written by this program. 0: without roles; 1: without indexes and
-/// foreign keys; 2: without ordered keys.
-pub const CATALOG_VERSION: u32 = 3;
+/// foreign keys; 2: without ordered keys; 3: without indexes on pages.
+pub const CATALOG_VERSION: u32 = 4;
 
 /// Refuses a catalog of a newer version than this program knows.
 pub(crate) fn known_version<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {

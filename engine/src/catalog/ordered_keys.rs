@@ -5,7 +5,9 @@
 //! indexes, and the name, columns and NULLs of its key. [`Catalog::link_ordered_keys`] restores it
 //! after each change of definitions. An ordered index has entries for keys with NULL as well.
 
-use crate::catalog::index::{IndexDef, IndexId, IndexMethod, IndexPart, IndexState, IndexValue};
+use crate::catalog::index::{
+    IndexDef, IndexId, IndexMethod, IndexPart, IndexState, IndexStorage, IndexValue,
+};
 use crate::catalog::{Catalog, KeyDef, TableDef};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,12 +19,16 @@ const UNNUMBERED: IndexId = IndexId(u32::MAX);
 impl KeyDef {
     /// This key with an ordered index.
     #[must_use]
-    pub fn with_ordered_index(mut self) -> Self {
-        self.ordered = Some(Arc::new(self.index_def(UNNUMBERED, CommitTs::ZERO)));
+    pub fn with_ordered_index(mut self, storage: IndexStorage) -> Self {
+        let def = IndexDef {
+            storage,
+            ..self.index_def(UNNUMBERED)
+        };
+        self.ordered = Some(Arc::new(def));
         self
     }
 
-    fn index_def(&self, id: IndexId, complete_since: CommitTs) -> IndexDef {
+    fn index_def(&self, id: IndexId) -> IndexDef {
         let part = |id: &ColumnId| IndexPart {
             value: IndexValue::Column(*id),
             descending: false,
@@ -39,9 +45,11 @@ impl KeyDef {
             nulls_not_distinct: self.nulls_not_distinct,
             predicate: None,
             state: IndexState::Valid,
-            complete_since,
+            complete_since: CommitTs::ZERO,
             options: BTreeMap::new(),
             comment: None,
+            storage: IndexStorage::default(),
+            page_file: None,
         }
     }
 
@@ -52,7 +60,12 @@ impl KeyDef {
             UNNUMBERED => IndexId(next),
             id => id,
         };
-        let wanted = self.index_def(id, known.complete_since);
+        let wanted = IndexDef {
+            complete_since: known.complete_since,
+            storage: known.storage,
+            page_file: known.page_file,
+            ..self.index_def(id)
+        };
         (**known != wanted).then_some(wanted)
     }
 }
@@ -70,10 +83,21 @@ impl TableDef {
         self.keys.iter().find(has_id)
     }
 
+    /// The definitions of the ordered indexes that keys over exactly these columns have.
+    pub(crate) fn ordered_defs(&self, columns: &[ColumnId]) -> impl Iterator<Item = &IndexDef> {
+        let same = self.keys.iter().filter(move |key| key.columns == columns);
+        same.filter_map(|key| key.ordered.as_deref())
+    }
+
     /// Whether a key over exactly these columns is ordered.
     pub(crate) fn orders_key(&self, columns: &[ColumnId]) -> bool {
-        let mut same = self.keys.iter().filter(|key| key.columns == columns);
-        same.any(|key| key.ordered.is_some())
+        self.ordered_defs(columns).next().is_some()
+    }
+
+    /// Whether the index of a key over exactly these columns is on pages.
+    pub(crate) fn pages_key(&self, columns: &[ColumnId]) -> bool {
+        let mut defs = self.ordered_defs(columns);
+        defs.any(|def| def.storage == IndexStorage::Pages)
     }
 }
 

@@ -20,6 +20,7 @@ use crate::catalog::identity::Identities;
 use crate::catalog::retention::Retention;
 use crate::catalog::versions::{CatalogVersions, too_old};
 use crate::catalog::{Catalog, HistoryPolicy, TableDef};
+use crate::index_files::IndexFiles;
 use crate::manifest_state::ManifestState;
 use crate::settings::Settings;
 use crate::store::{Shared, Store};
@@ -84,6 +85,7 @@ pub struct Db {
     /// memory of the lists that transactions keep until they end
     pub(crate) list_memory: Arc<MemoryAccount>,
     pub(crate) index_builds: IndexBuilds,
+    pub(crate) index_files: Arc<IndexFiles>,
     /// held while the database is open
     pub(crate) lock: Mutex<Option<Box<dyn Send + Sync>>>,
 }
@@ -263,7 +265,7 @@ impl Db {
     pub(crate) fn note_commit(&self, end: Lsn, bytes: usize) {
         self.finished_lsn.fetch_max(end.0, Ordering::AcqRel);
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
-        let bytes = bytes as u64;
+        let bytes = bytes as u64 + self.index_files.take_logged();
         let logged = self
             .maintenance
             .logged_bytes

@@ -25,6 +25,8 @@ pub(crate) enum Work {
     UniteRuns,
     /// writing the records that are in no run
     WriteRecords,
+    /// writing the pages of its indexes
+    StorePages,
     /// copying what it needs of the log, while it is closed off
     KeepLog,
     /// restoring its rows when the database was opened
@@ -36,7 +38,7 @@ pub(crate) enum Work {
 impl Work {
     /// Whether the log is not cut as long as this fails.
     pub fn keeps_log(self) -> bool {
-        matches!(self, Self::WriteRecords | Self::KeepLog)
+        matches!(self, Self::WriteRecords | Self::StorePages | Self::KeepLog)
     }
 }
 
@@ -46,6 +48,7 @@ impl fmt::Display for Work {
             Self::Merge(range) => write!(f, "the merge of range {}", range.0),
             Self::UniteRuns => f.write_str("the union of its update runs"),
             Self::WriteRecords => f.write_str("writing its records into an update run"),
+            Self::StorePages => f.write_str("writing the pages of its indexes"),
             Self::KeepLog => f.write_str("moving its part of the log into a file"),
             Self::Restore => f.write_str("restoring its rows"),
             Self::BuildIndexes => f.write_str("building its indexes"),

@@ -20,7 +20,8 @@ impl Db {
     /// Bytes of all key indexes; like those of secondary indexes they are taken from the cache's
     /// share.
     fn key_bytes(&self) -> u64 {
-        let taken = self.shared.pool.taken_bytes().load(Ordering::Relaxed) as u64;
+        let taken = self.shared.pool.taken_bytes().load(Ordering::Relaxed);
+        let taken = taken.saturating_sub(self.index_files.memory_bytes()) as u64;
         taken.saturating_sub(self.index_size().1)
     }
 

@@ -74,6 +74,7 @@ impl Db {
             for key in indexes.iter().filter(|key| key.is_usable()) {
                 // One sweep at a time: the other one is about the same entries.
                 if let Some(mut done) = key.sweep.done.try_lock() {
+                    any |= self.settle_opened(store, key);
                     let table = || storages.table(store.id()).map(|table| &**table);
                     any |= self.sweep_key((store, table), key, &ranges, &mut done, all);
                 }

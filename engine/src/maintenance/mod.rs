@@ -13,6 +13,7 @@ mod health;
 mod horizons;
 mod key_sweep;
 mod log_writer;
+mod opened_entries;
 mod outcome;
 pub(crate) mod reserve;
 pub(crate) mod set_aside;

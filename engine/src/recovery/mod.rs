@@ -7,10 +7,14 @@
 //! are done by several threads, each range by one of them, so that the records of one row stay in
 //! order and the result is the same for any number of threads; catalog changes are barriers.
 //!
+//! The page files of indexes are replayed when the log has been read: the newest definitions tell
+//! which there are, and the log's records must be durable by then (see [`index_files`]).
+//!
 //! A fault of one table's files stays with that table (see [`restore`]): the database opens.
 //!
 //! Every step is idempotent: a crash during recovery changes nothing.
 
+mod index_files;
 mod parallel;
 mod progress;
 mod restore;
@@ -26,8 +30,9 @@ use crate::db::pacing::Pacing;
 use crate::db::reserve::Reserve;
 use crate::db::set_aside::{SetAside, Work};
 use crate::db::{Counters, Db, Maintenance, RecoveryReport};
+use crate::index_files::IndexFiles;
 use crate::manifest_state::{ManifestState, to_json};
-use crate::redo::KINDS;
+use crate::redo::{KINDS, Restoration};
 use crate::settings::DbOptions;
 use crate::store::{Shared, Store};
 use progress::RecoveryProgress;
@@ -77,6 +82,7 @@ impl Db {
         *db.lock.lock() = Some(lock);
         db.open_reserve()?;
         db.remove_unfinished_indexes();
+        db.name_opened_files()?;
         if db.settings.background_maintenance {
             db.start_maintenance()?;
         }
@@ -104,6 +110,8 @@ fn create(options: DbOptions, directory: Arc<FailStopDevice>) -> Result<Arc<Db>>
         Wal::create(device.clone(), wal_settings(&options), id)
     })?;
     let shared = shared(&options, CommitTs::ZERO, state.next_file);
+    let (wal, index_files) = (Arc::new(wal), index_files(&options, id, &shared));
+    index_files.attach(&wal);
     let recovered = Recovered {
         catalogs: state.catalogs.clone(),
         retention: Retention::begin(options.clock.clone()),
@@ -115,7 +123,12 @@ fn create(options: DbOptions, directory: Arc<FailStopDevice>) -> Result<Arc<Db>>
         failures: Vec::new(),
     };
     Ok(assemble(
-        options, directory, shared, wal, manifest, recovered,
+        options,
+        directory,
+        (shared, index_files),
+        wal,
+        manifest,
+        recovered,
     ))
 }
 
@@ -155,6 +168,12 @@ fn shared(options: &DbOptions, last: CommitTs, next_file: u64) -> Shared {
     }
 }
 
+fn index_files(options: &DbOptions, database_id: u128, shared: &Shared) -> Arc<IndexFiles> {
+    let taken_bytes = shared.pool.taken_bytes();
+    let (device, settings) = (&options.device, &options.settings);
+    IndexFiles::new(device, database_id, settings, &shared.txns, taken_bytes)
+}
+
 /// The recovered state a database starts with.
 struct Recovered {
     /// the manifest's state; behind the log, if that was replayed
@@ -173,8 +192,8 @@ struct Recovered {
 fn assemble(
     options: DbOptions,
     device: Arc<FailStopDevice>,
-    shared: Shared,
-    wal: Wal,
+    (shared, index_files): (Shared, Arc<IndexFiles>),
+    wal: Arc<Wal>,
     manifest: Manifest,
     recovered: Recovered,
 ) -> Arc<Db> {
@@ -184,7 +203,7 @@ fn assemble(
         clock: options.clock,
         settings: options.settings,
         shared,
-        wal: Arc::new(wal),
+        wal,
         manifest,
         catalogs: CatalogVersions::new(recovered.catalogs),
         checkpoint: Mutex::new(recovered.state),
@@ -209,6 +228,7 @@ fn assemble(
         load_memory: Arc::default(),
         list_memory: Arc::default(),
         index_builds: Default::default(),
+        index_files,
         lock: Mutex::new(None),
     });
     for (storage, work, failure) in &recovered.failures {
@@ -227,17 +247,22 @@ fn recover(options: DbOptions, directory: Arc<FailStopDevice>) -> Result<Arc<Db>
     let next_file = next_file(&state, &*device)?;
     let shared = shared(&options, state.checkpoint_ts, next_file);
     let threads = options.settings.recovery_threads;
-    let mut recovery = Recovery::new(shared.clone(), &state, threads, progress)?;
-    recovery.restore_kept_logs(&*device, manifest.database_id(), &state.kept_logs)?;
+    let database_id = manifest.database_id();
+    let index_files = index_files(&options, database_id, &shared);
+    let database = Restoration::new(shared.clone(), index_files.clone(), &state);
+    let mut recovery = Recovery::new(database, &state, threads, progress)?;
+    recovery.restore_kept_logs(&*device, database_id, &state.kept_logs)?;
     let wal = Wal::open(
         device.clone(),
         wal_settings(&options),
-        manifest.database_id(),
+        database_id,
         Lsn(state.replay_from()),
         Lsn(state.log_durable),
         &mut |end, payload| recovery.replay(end, payload),
     )?;
     recovery.apply()?;
+    let wal = Arc::new(wal);
+    recovery.open_index_files(&*device, &wal, &state)?;
     recovery.progress.indexing(&recovery.report);
     recovery.finish(&*device, options.settings.expressions.as_deref())?;
     recovery.report.log_bytes = wal.end_lsn().0.saturating_sub(state.replay_from());
@@ -268,7 +293,12 @@ fn recover(options: DbOptions, directory: Arc<FailStopDevice>) -> Result<Arc<Db>
         failures,
     };
     Ok(assemble(
-        options, directory, shared, wal, manifest, recovered,
+        options,
+        directory,
+        (shared, index_files),
+        wal,
+        manifest,
+        recovered,
     ))
 }
 

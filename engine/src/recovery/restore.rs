@@ -7,21 +7,23 @@
 
 use super::parallel::in_parallel;
 use super::progress::RecoveryProgress;
-use crate::catalog::index::IndexState;
+use crate::catalog::index::{IndexDef, IndexState, IndexStorage};
 use crate::db::set_aside::Work;
 use crate::db::{RecoveryReport, Restored};
 use crate::expressions::RowExpressions;
+use crate::index_files::page_record;
 use crate::maintenance::set_aside;
 use crate::manifest_state::{KeptLog, ManifestState};
 use crate::redo::{self, Commit, KINDS, Operation, Redo, Restoration, RowOperation, Scope};
 use crate::store::index_build::{Unobserved, fill, slots};
-use crate::store::{Shared, Store, StoredIndex, StoredRange};
+use crate::store::{Store, StoredIndex, StoredRange};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use strandline_base::{CommitTs, Error, Result, StorageId};
 use strandline_device::Device;
 use strandline_storage::file::data_file::data_file_id;
 use strandline_storage::kept_log::{kept_log_id, kept_log_name, read_kept_log};
+use strandline_storage::pages::PageFileId;
 use strandline_storage::run::run_file_id;
 use strandline_storage::wal::Lsn;
 use strandline_txn::StartWord;
@@ -51,11 +53,15 @@ pub(super) struct Recovery {
     batch: Vec<(CommitTs, RowOperation)>,
     /// bytes of the log records that `batch` is of
     batch_bytes: usize,
-    threads: usize,
+    pub threads: usize,
     pub progress: RecoveryProgress,
     pub report: RecoveryReport,
     /// work on single storages that failed
     pub failures: Vec<(StorageId, Work, Error)>,
+    /// the log has changes of indexes' pages
+    pub has_page_records: bool,
+    /// the page files that could be opened
+    pub page_files: BTreeSet<PageFileId>,
 }
 
 /// Restores a part of `store`, unless another part of it has failed; a failure or a panic closes it
@@ -68,13 +74,13 @@ fn contained<R>(store: &Store, restore: impl FnOnce() -> Result<R>) -> Option<R>
 
 impl Recovery {
     pub fn new(
-        shared: Shared,
+        database: Restoration,
         state: &ManifestState,
         threads: usize,
         progress: RecoveryProgress,
     ) -> Result<Self> {
         let mut recovery = Self {
-            database: Restoration::new(shared, state),
+            database,
             runs: BTreeSet::new(),
             kept_logs: state.kept_log_files().map(|file| file.id).collect(),
             kept_data_files: state
@@ -96,6 +102,8 @@ impl Recovery {
             progress,
             report: RecoveryReport::default(),
             failures: Vec::new(),
+            has_page_records: false,
+            page_files: BTreeSet::new(),
         };
         recovery.report.threads = recovery.threads as u64;
         for (id, storage) in &state.storages {
@@ -187,6 +195,10 @@ impl Recovery {
     }
 
     pub fn replay(&mut self, end: Lsn, payload: &[u8]) -> Result<()> {
+        if page_record(payload).is_some() {
+            self.has_page_records = true;
+            return Ok(());
+        }
         let place = format!("log record that ends at position {}", end.0);
         let (ts, mut operations) = redo::decode(payload, &place)?;
         self.last = self.last.max(ts);
@@ -283,13 +295,17 @@ impl Recovery {
                 continue;
             }
             store.finish_recovery();
+            let table = self.database.newest_with(*id);
             for key in store.keys().iter() {
-                let filled = set_aside::contained(|| {
-                    fill(store, key, StartWord(0), self.threads, &Unobserved)
+                let filled = set_aside::contained(|| match table {
+                    Some(table) if table.pages_key(&key.columns) => {
+                        self.key_on_pages(table, key, store)
+                    }
+                    _ => fill(store, key, StartWord(0), self.threads, &Unobserved),
                 });
                 if let Err(failure) = filled {
                     let failure = unusable(failure, &self.database.key_name(*id, &key.columns));
-                    store.put_index(key.unusable_key(store, failure.clone()));
+                    store.put_index(key.made_unusable(store, failure.clone()));
                     self.failures.push((*id, Work::BuildIndexes, failure));
                 }
             }
@@ -309,12 +325,20 @@ impl Recovery {
             };
             for def in &table.indexes {
                 let built = set_aside::contained(|| {
-                    let index = StoredIndex::secondary(table, def, store, expressions)?;
                     // An index that is being built is about to be removed.
-                    if def.state == IndexState::Valid && store.check_restored().is_ok() {
-                        let building = self.progress.building(table, def, slots(store));
-                        fill(store, &index, StartWord(0), self.threads, &building)?;
+                    if def.state != IndexState::Valid || store.check_restored().is_err() {
+                        let def = IndexDef {
+                            storage: IndexStorage::Memory,
+                            ..IndexDef::clone(def)
+                        };
+                        return StoredIndex::secondary(table, &def, store, expressions);
                     }
+                    if let Some(index) = self.secondary_of_file(table, def, store, expressions) {
+                        return Ok(index);
+                    }
+                    let index = StoredIndex::secondary(table, def, store, expressions)?;
+                    let building = self.progress.building(table, def, slots(store));
+                    fill(store, &index, StartWord(0), self.threads, &building)?;
                     Ok(index)
                 });
                 let index = built.unwrap_or_else(|failure| {

@@ -3,6 +3,7 @@
 use crate::catalog::TableDef;
 use crate::catalog::identity::Identities;
 use crate::catalog::versions::Version;
+use crate::index_files::IndexFiles;
 use crate::manifest_state::{ManifestState, RangeEntry};
 use crate::store::{Shared, Store, StoredIndex, TableStore, storage_schema};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +16,7 @@ use strandline_tail::schema::StorageSchema;
 pub(crate) struct Restoration {
     /// state shared by all storages
     pub shared: Shared,
+    pub index_files: Arc<IndexFiles>,
     /// the storages
     pub stores: BTreeMap<StorageId, Arc<Store>>,
     /// chunk files that have ranges
@@ -31,11 +33,12 @@ pub(crate) struct Restoration {
 
 impl Restoration {
     /// The definitions and counters of the manifest, with empty storages.
-    pub fn new(shared: Shared, state: &ManifestState) -> Self {
+    pub fn new(shared: Shared, index_files: Arc<IndexFiles>, state: &ManifestState) -> Self {
         let columns = state.storages.iter();
         let columns = columns.map(|(id, s)| (*id, StorageSchema::new(s.columns.clone())));
         let mut restoration = Self {
             shared,
+            index_files,
             stores: BTreeMap::new(),
             files: BTreeMap::new(),
             identities: Identities::recovered(&state.identities),
@@ -57,7 +60,8 @@ impl Restoration {
     }
 
     /// Creates the storages of tables that are new or changed in a catalog version. Later versions
-    /// have at least the columns of earlier ones.
+    /// have at least the columns of earlier ones. Indexes on pages are opened later, when the
+    /// newest definitions are known.
     pub fn adopt<'a>(&mut self, tables: impl Iterator<Item = &'a Arc<TableDef>>) {
         for table in tables {
             match self.stores.get(&table.storage) {
@@ -65,7 +69,12 @@ impl Restoration {
                 None => {
                     let before = self.columns.get(&table.storage);
                     let before = before.map(AsRef::as_ref);
-                    let store = Store::new(table, before, &self.shared, None);
+                    let shared = (&self.shared, &self.index_files);
+                    let store = Store::new(table, before, shared, None);
+                    let keys = table.keys.iter();
+                    keys.for_each(|key| {
+                        store.put_index(StoredIndex::key_in_memory(table, &key.columns, &store))
+                    });
                     self.stores.insert(table.storage, store);
                 }
                 Some(store) => {
@@ -84,12 +93,19 @@ impl Restoration {
                                 || (key.ordered.is_some() && !known.is_ordered())
                         };
                         if known.is_none_or(lacks) {
-                            store.put_index(StoredIndex::of_key(table, &key.columns, store));
+                            store.put_index(StoredIndex::key_in_memory(table, &key.columns, store));
                         }
                     }
                 }
             }
         }
+    }
+
+    /// The newest definition of the table with a storage; None: it has been dropped.
+    pub fn newest_with(&self, storage: StorageId) -> Option<&Arc<TableDef>> {
+        let newest = self.catalogs.last().map(|(_, newest)| newest);
+        let mut tables = newest.into_iter().flat_map(|newest| newest.tables.values());
+        tables.find(|table| table.storage == storage)
     }
 
     /// The index of a key in words, by the constraints that have it.

@@ -84,11 +84,11 @@ impl Statement {
         index.is_ok_and(|index| index.is_some_and(|index| index.is_usable()))
     }
 
-    /// Entries and bytes of an index.
+    /// Entries of an index, and the bytes of its memory or of its page file.
     pub fn index_size(&self, table: &TableDef, index: IndexId) -> Result<(usize, usize)> {
         let store = self.txn.db().store(table.storage)?;
         let index = readable_index(&store, table, index)?;
-        Ok((index.index.len(), index.index.memory_bytes()))
+        Ok((index.index.len(), index.bytes() as usize))
     }
 
     /// The entries of an index within a range of keys; see the module's documentation. A

@@ -131,7 +131,9 @@ impl Statement {
         if indexes.secondary.is_empty() {
             return Ok(());
         }
-        self.txn.db().check_index_memory()?;
+        if indexes.secondary.iter().any(|index| index.is_in_memory()) {
+            self.txn.db().check_index_memory()?;
+        }
         for (at, index) in indexes.secondary.iter().enumerate() {
             let place = place(index, Uniqueness::Index(at));
             target.with_columns(&index.columns, values, |columns| {
@@ -156,7 +158,9 @@ impl Statement {
             if !index.columns.iter().any(|id| changed.contains(id)) {
                 continue;
             }
-            self.txn.db().check_index_memory()?;
+            if index.is_in_memory() {
+                self.txn.db().check_index_memory()?;
+            }
             columns.clear();
             let known = index.columns.iter().map_while(value_of);
             columns.extend(known.map(|(_, value)| value.clone()));

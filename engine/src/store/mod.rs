@@ -51,6 +51,7 @@ pub(crate) use strandline_table::lineage::{BasedRange, Shared};
 pub(crate) use strandline_table::update_run::RunRecord;
 
 use crate::catalog::TableDef;
+use crate::index_files::IndexFiles;
 use arc_swap::ArcSwap;
 use holders::Holders;
 use std::sync::{Arc, OnceLock};
@@ -75,6 +76,8 @@ pub struct Store {
     pub unlisted: Mutex<Vec<RangeNo>>,
     /// why its rows could not be restored, if so: nothing reads or writes them then
     unrestored: OnceLock<Error>,
+    /// the page files of the database's indexes
+    index_files: Arc<IndexFiles>,
 }
 
 /// The storage's columns, by id, as `table` and everything before it defined them. Columns dropped
@@ -97,16 +100,16 @@ pub fn storage_schema(table: &TableDef, before: Option<&StorageSchema>) -> Arc<S
 }
 
 impl Store {
-    /// An empty storage for `table` with the indexes of its constraints, taken by `holder` if a
-    /// transaction is creating it. `before`: the columns it is known to have had.
+    /// An empty storage for `table` without indexes, taken by `holder` if a transaction is creating
+    /// it. `before`: the columns it is known to have had.
     pub fn new(
         table: &TableDef,
         before: Option<&StorageSchema>,
-        shared: &Shared,
+        (shared, index_files): (&Shared, &Arc<IndexFiles>),
         holder: Option<StartWord>,
     ) -> Arc<Self> {
         let lineage = Lineage::new(table.storage, storage_schema(table, before), shared.clone());
-        let store = Self {
+        Arc::new(Self {
             lineage,
             keys: ArcSwap::from_pointee(Vec::new()),
             secondary: ArcSwap::from_pointee(Vec::new()),
@@ -114,11 +117,8 @@ impl Store {
             kept_from: AtomicU64::new(0),
             unlisted: Mutex::default(),
             unrestored: OnceLock::new(),
-        };
-        for key in &table.keys {
-            store.put_index(StoredIndex::of_key(table, &key.columns, &store));
-        }
-        Arc::new(store)
+            index_files: index_files.clone(),
+        })
     }
 
     /// The rows, as any kind of table keeps them.

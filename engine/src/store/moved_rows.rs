@@ -12,6 +12,8 @@
 //!    `settled` before that.
 //! 3. A rollback removes no mark. Its entries have been seen by readers.
 //! 4. An index that is no longer maintained has all rows marked.
+//! 5. The rows of an index whose entries were there at opening count as marked until each entry has
+//!    been compared with its row (`maintenance::opened_entries`).
 //!
 //! A reader loads `settled`, reads entries, reads the rows' marks and loads `settled` again. If
 //! both are equal, no mark was removed in between. So an unmarked row was unmarked all that time
@@ -40,6 +42,8 @@ pub(crate) struct MovedRows {
     blocks: RwLock<Vec<Option<Box<Block>>>>,
     /// whether every row is marked
     all: AtomicBool,
+    /// whether there are entries that have not been compared with their rows
+    unknown: AtomicBool,
     /// how often marks were removed
     settled: AtomicU64,
     /// bytes of the blocks
@@ -58,6 +62,7 @@ impl MovedRows {
         Self {
             blocks: RwLock::default(),
             all: AtomicBool::new(false),
+            unknown: AtomicBool::new(false),
             settled: AtomicU64::new(0),
             counted: AtomicUsize::new(0),
             memory,
@@ -90,6 +95,22 @@ impl MovedRows {
     /// Marks all rows, for good.
     pub fn mark_all(&self) {
         self.all.store(true, Ordering::Release);
+    }
+
+    /// Nothing is known of the entries.
+    pub fn note_unknown(&self) {
+        self.unknown.store(true, Ordering::Release);
+    }
+
+    /// Whether nothing is known of the entries.
+    pub fn are_unknown(&self) -> bool {
+        self.unknown.load(Ordering::Acquire)
+    }
+
+    /// The rows of all entries have been marked, except those with one entry under the right key.
+    pub fn tell(&self) {
+        self.settled.fetch_add(1, Ordering::AcqRel);
+        self.unknown.store(false, Ordering::Release);
     }
 
     /// Removes the mark of a row; see invariant 2.
@@ -126,7 +147,7 @@ impl MovedRows {
     /// Whether marks that were there at `since` or later are there still. To be asked after the
     /// marks.
     fn is_told_since(&self, since: Settled) -> bool {
-        self.settled() == since && !self.all.load(Ordering::Acquire)
+        !self.are_unknown() && self.settled() == since && !self.all.load(Ordering::Acquire)
     }
 
     fn count(&self, bytes: usize) {

@@ -33,24 +33,28 @@
 //! SQL text in the catalog, evaluated by the `RowExpressions` that the database is opened with.
 //!
 //! Memory: all indexes take theirs from the cache's share. Above three quarters of that share
-//! secondary indexes get no further entries: writes to their tables and builds fail with 53200,
-//! reads and deletes go on.
+//! secondary indexes in memory get no further entries: writes to their tables and builds fail with
+//! 53200, reads and deletes go on. Indexes on pages share a fixed part.
+//!
+//! An index on pages (`crate::index_files`) is not built at opening. It may have entries of
+//! transactions that were not committed before a crash, and of rows that left a key before the
+//! opening. So all its rows count as moved until a sweep has compared every entry with its row.
+
+mod make;
 
 use super::key_of_row::KeyOfRow;
 use super::key_sweep::KeySweep;
 use super::moved_rows::MovedRows;
 use super::{Store, TableStore};
-use crate::catalog::index::{IndexDef, IndexId, IndexPart};
-use crate::catalog::{KeyDef, TableDef};
-use crate::expressions::RowExpressions;
+use crate::catalog::TableDef;
+use crate::catalog::index::IndexId;
+use crate::index_files::HeldFile;
 use std::borrow::Cow;
 use std::sync::Arc;
 use strandline_base::sync::{AtomicBool, Ordering};
 use strandline_base::{ColumnId, CommitTs, Error, Result, RowId, Value};
-use strandline_index::{
-    AccessMethod, KeyBytes, KeyRange, MemoryIndex, OrderedIndex, OrderedKeys, PartOrder,
-    UnusableIndex, is_same_key,
-};
+use strandline_index::{AccessMethod, KeyBytes, KeyRange, OrderedKeys, is_same_key};
+use strandline_storage::pages::PageFileId;
 use strandline_txn::Visibility;
 
 /// One index of a storage.
@@ -68,6 +72,8 @@ pub struct StoredIndex {
     moved: AtomicBool,
     /// entries that may go
     pub(crate) sweep: KeySweep,
+    /// the file of an index on pages
+    file: Option<HeldFile>,
 }
 
 /// The purpose of an index.
@@ -103,110 +109,6 @@ pub(crate) struct EntryKey {
 }
 
 impl StoredIndex {
-    /// That of the table's constraints over exactly these columns, with nothing in it. It is
-    /// ordered if one of them is. Its memory is taken from the cache's.
-    pub fn of_key(table: &TableDef, columns: &[ColumnId], store: &Store) -> Arc<Self> {
-        let memory = store.lineage.pool().taken_bytes().clone();
-        let known = store.key(columns);
-        // A rollback may bring back a definition that is ordered.
-        let is_ordered = table.orders_key(columns) || known.is_some_and(|key| key.is_ordered());
-        let (index, order): (Arc<dyn AccessMethod>, _) = match is_ordered {
-            true => {
-                let order = Ordered::new(vec![PartOrder::default(); columns.len()], store);
-                let parts = order.keys.parts().to_vec();
-                let index = OrderedIndex::counted(parts, memory.clone());
-                (Arc::new(index), Some(Box::new(order)))
-            }
-            false => (Arc::new(MemoryIndex::counted(memory.clone())), None),
-        };
-        Arc::new(Self {
-            columns: columns.to_vec(),
-            index,
-            kind: Kind::Constraint(order),
-            is_unique: true,
-            nulls_are_equal: Self::has_equal_nulls(&table.keys, columns),
-            moved: AtomicBool::new(false),
-            sweep: KeySweep::counted(memory),
-        })
-    }
-
-    /// Whether a constraint over these columns has equal NULLs, so that NULLs have entries.
-    pub fn has_equal_nulls(keys: &[KeyDef], columns: &[ColumnId]) -> bool {
-        let mut same = keys.iter().filter(|key| key.columns == columns);
-        same.any(|key| key.nulls_not_distinct)
-    }
-
-    /// A secondary index with nothing in it.
-    ///
-    /// # Errors
-    /// Those of compiling its expressions; 0A000 if the database was opened without an evaluator.
-    pub fn secondary(
-        table: &TableDef,
-        def: &IndexDef,
-        store: &Store,
-        expressions: Option<&dyn RowExpressions>,
-    ) -> Result<Arc<Self>> {
-        let memory = store.lineage.pool().taken_bytes().clone();
-        let index = OrderedIndex::counted(orders(def), memory.clone());
-        let secondary = Secondary {
-            id: def.id,
-            key: KeyOfRow::of(table, def, expressions)?,
-            order: Ordered::new(orders(def), store),
-        };
-        Ok(Arc::new(Self {
-            columns: def.key_columns(),
-            index: Arc::new(index),
-            kind: Kind::Secondary(Box::new(secondary)),
-            is_unique: def.unique,
-            nulls_are_equal: def.nulls_not_distinct,
-            moved: AtomicBool::new(false),
-            sweep: KeySweep::counted(memory),
-        }))
-    }
-
-    /// In the place of this index of a constraint, whose build ended with `failure`.
-    pub fn unusable_key(&self, store: &Store, failure: Error) -> Arc<Self> {
-        Self {
-            columns: self.columns.clone(),
-            kind: Kind::Constraint(None),
-            is_unique: self.is_unique,
-            nulls_are_equal: self.nulls_are_equal,
-            ..Self::unusable(store, failure)
-        }
-        .into()
-    }
-
-    /// In the place of a secondary index whose build ended with `failure`. Its key is not computed:
-    /// `failure` may be that its expressions do not compile.
-    pub fn unusable_secondary(def: &IndexDef, store: &Store, failure: Error) -> Arc<Self> {
-        let secondary = Secondary {
-            id: def.id,
-            key: None,
-            order: Ordered::new(orders(def), store),
-        };
-        Self {
-            columns: def.key_columns(),
-            kind: Kind::Secondary(Box::new(secondary)),
-            is_unique: def.unique,
-            nulls_are_equal: def.nulls_not_distinct,
-            ..Self::unusable(store, failure)
-        }
-        .into()
-    }
-
-    /// The part that all unusable indexes have in common.
-    fn unusable(store: &Store, failure: Error) -> Self {
-        Self {
-            columns: Vec::new(),
-            index: Arc::new(UnusableIndex::new(failure)),
-            kind: Kind::Constraint(None),
-            is_unique: false,
-            nulls_are_equal: false,
-            moved: AtomicBool::new(true),
-            sweep: KeySweep::counted(store.lineage.pool().taken_bytes().clone()),
-        }
-    }
-
     /// Whether it has its entries.
     pub fn is_usable(&self) -> bool {
         self.index.failure().is_none()
@@ -217,6 +119,32 @@ impl StoredIndex {
             Kind::Constraint(_) => None,
             Kind::Secondary(secondary) => Some(secondary),
         }
+    }
+
+    /// The page file that has its entries; None: they are in memory.
+    pub(crate) fn page_file(&self) -> Option<PageFileId> {
+        self.file.as_ref().map(|file| file.id())
+    }
+
+    /// Whether its entries take memory for as long as they are there.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        self.file.is_none()
+    }
+
+    /// The bytes of its file, or of its memory.
+    pub(crate) fn bytes(&self) -> u64 {
+        let memory = || self.index.memory_bytes() as u64;
+        self.file.as_ref().map_or_else(memory, HeldFile::bytes)
+    }
+
+    /// Verifies the index by itself; appends the damage found, one line each.
+    pub(crate) fn check(&self, damage: &mut Vec<String>) -> Result<()> {
+        let before = damage.len();
+        self.index.check(damage)?;
+        if let Some(file) = self.file.as_ref().filter(|_| damage.len() == before) {
+            file.check(damage);
+        }
+        Ok(())
     }
 
     /// The number of its definition; None: it is a constraint's.
@@ -377,15 +305,6 @@ impl StoredIndex {
     }
 }
 
-impl Ordered {
-    fn new(parts: Vec<PartOrder>, store: &Store) -> Self {
-        Self {
-            keys: OrderedKeys::new(parts),
-            moved_rows: MovedRows::counted(store.lineage.pool().taken_bytes().clone()),
-        }
-    }
-}
-
 impl Store {
     /// The indexes of constraints.
     pub fn keys(&self) -> arc_swap::Guard<Arc<Vec<Arc<StoredIndex>>>> {
@@ -455,15 +374,6 @@ impl Store {
             indexes
         });
     }
-}
-
-/// The order of each part of an index's keys.
-fn orders(def: &IndexDef) -> Vec<PartOrder> {
-    let order = |part: &IndexPart| PartOrder {
-        descending: part.descending,
-        nulls_first: part.nulls_first,
-    };
-    def.parts.iter().map(order).collect()
 }
 
 /// The row with this key that is visible; a key with NULL is no row's.

@@ -6,13 +6,14 @@
 
 use super::Transaction;
 use crate::catalog::edit::CatalogEdit;
+use crate::catalog::index::IndexDef;
 use crate::catalog::ordered_keys::BuiltKey;
 use crate::catalog::{Catalog, KeyDef, TableDef};
 use crate::db::Db;
 use crate::manifest_state::to_json;
 use crate::store::TableStore;
 use crate::store::index_build::{Unobserved, fill};
-use crate::store::{Hold, Store, StoredIndex, Waiting, storage_schema};
+use crate::store::{Hold, Store, StoredIndex, Waiting, find_readable_index, storage_schema};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use strandline_base::{ColumnId, Error, ErrorKind, Result, SqlState, StorageId};
@@ -28,6 +29,8 @@ pub(crate) struct Adopted {
     pub(crate) grown: Vec<(Arc<Store>, Arc<StorageSchema>)>,
     /// keys of existing rows
     pub(crate) keys: Vec<BuiltKey>,
+    /// indexes on pages in whose place others are now
+    pub(crate) replaced: Vec<(Arc<Store>, Arc<StoredIndex>)>,
 }
 
 impl Db {
@@ -64,9 +67,14 @@ impl Db {
                         continue;
                     }
                     self.store(table.storage)?; // restored
-                    let index = StoredIndex::of_key(table, &key.columns, &store);
+                    let index = StoredIndex::of_key(table, &key.columns, &store)?;
                     let threads = self.settings.recovery_threads;
                     fill(&store, &index, word, threads, &Unobserved)?;
+                    let known = store.key(&key.columns);
+                    let known = known.filter(|known| known.page_file().is_some());
+                    adopted
+                        .replaced
+                        .extend(known.map(|known| (store.clone(), known)));
                     store.put_index(index);
                     adopted.keys.push(BuiltKey {
                         table: table.id,
@@ -76,12 +84,58 @@ impl Db {
                 }
             } else {
                 // The number may have been used by a rolled-back transaction.
-                let store = Store::new(table, None, &self.shared, Some(word));
+                let shared = (&self.shared, &self.index_files);
+                let store = Store::new(table, None, shared, Some(word));
                 self.stores.write().insert(table.storage, store.clone());
-                adopted.created.push(store);
+                adopted.created.push(store.clone());
+                for key in &table.keys {
+                    store.put_index(StoredIndex::of_key(table, &key.columns, &store)?);
+                }
             }
         }
         Ok(())
+    }
+
+    /// Makes definitions name the page files of their indexes: those that `catalog` changes since
+    /// `before`, or all.
+    pub(crate) fn name_page_files(
+        &self,
+        before: Option<&Catalog>,
+        catalog: &mut Catalog,
+    ) -> Result<()> {
+        for table in catalog.tables.values_mut() {
+            let old = before.and_then(|before| before.tables.get(&table.id));
+            if old.is_none_or(|old| !Arc::ptr_eq(old, table))
+                && let Some(named) = self.naming_files(table)?
+            {
+                *table = Arc::new(named);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a definition does not name the page file of its index.
+    pub(crate) fn has_unnamed_files(&self) -> Result<bool> {
+        for table in self.catalog().tables.values() {
+            if self.naming_files(table)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The definition that names the page files of its indexes, unless `table` does so.
+    fn naming_files(&self, table: &TableDef) -> Result<Option<TableDef>> {
+        let store = self.any_store(table.storage)?;
+        let file_of = |def: &IndexDef| {
+            let index = find_readable_index(&store, table, def.id)?;
+            index.page_file().map(|file| file.0)
+        };
+        // The files of a table that could not be restored wait for an opening that restores it.
+        Ok(match store.check_restored() {
+            Ok(()) => table.naming_files(file_of),
+            Err(_) => None,
+        })
     }
 
     /// Since when the ordered index of a key has been complete that goes on with the index of
@@ -131,14 +185,28 @@ impl Db {
 /// Whether the index of one of the keys `old` serves `key`, one of `keys`, as it is.
 fn has_key(old: &[KeyDef], key: &KeyDef, keys: &[KeyDef], store: &Store) -> bool {
     let is_known = |known: &KeyDef| known.columns == key.columns;
-    let is_ordered = || {
-        let index = store.key(&key.columns);
-        index.is_some_and(|index| index.is_ordered())
-    };
+    let index = store.key(&key.columns);
+    let is_ordered = || index.as_ref().is_some_and(|index| index.is_ordered());
     old.iter().any(is_known)
         && StoredIndex::has_equal_nulls(keys, &key.columns)
             <= StoredIndex::has_equal_nulls(old, &key.columns)
-        && (key.ordered.is_none() || is_ordered())
+        && match &key.ordered {
+            None => true,
+            Some(def) if !def.is_on_pages() => is_ordered(),
+            Some(_) => goes_on_on_pages(old, &key.columns, keys),
+        }
+}
+
+/// Whether an index on pages over these columns goes on: a key has the number of one of `old`. New
+/// numbers ask for a new index, in the place of a damaged one as well.
+fn goes_on_on_pages(old: &[KeyDef], columns: &[ColumnId], keys: &[KeyDef]) -> bool {
+    let same = old.iter().filter(|known| known.columns == columns);
+    let mut known = same.filter_map(|known| known.ordered.as_ref());
+    let stays = |id| {
+        let mut defs = keys.iter().filter_map(|key| key.ordered.as_ref());
+        defs.any(|def| def.id == id)
+    };
+    known.any(|def| def.is_on_pages() && stays(def.id))
 }
 
 impl Transaction {
@@ -176,7 +244,8 @@ impl Transaction {
         let outcome = self
             .db
             .adopt_storages(&before, &catalog, word, &mut adopted)
-            .and_then(|()| self.build_indexes(&before, &mut catalog, word, &mut built));
+            .and_then(|()| self.build_indexes(&before, &mut catalog, word, &mut built))
+            .and_then(|()| self.db.name_page_files(Some(&before), &mut catalog));
         for key in &adopted.keys {
             catalog.complete_ordered_key(key);
         }
@@ -186,6 +255,9 @@ impl Transaction {
         }
         for created in adopted.created {
             state.hold(created, Hold::Alone);
+        }
+        if !adopted.replaced.is_empty() {
+            state.rare_work().replaced.extend(adopted.replaced);
         }
         if !adopted.grown.is_empty() {
             state.rare_work().grown.extend(adopted.grown);

@@ -26,6 +26,9 @@ pub(crate) struct RareWork {
     pub(super) grown: Vec<(Arc<Store>, Arc<StorageSchema>)>,
     /// secondary indexes that the transaction created, for rollback
     pub(super) built: Vec<(Arc<Store>, Arc<StoredIndex>)>,
+    /// indexes of constraints on pages in whose place others are, for rollback: the definitions
+    /// then name their files again
+    pub(super) replaced: Vec<(Arc<Store>, Arc<StoredIndex>)>,
     /// bulk-loaded ranges
     pub(crate) loads: Vec<Load>,
 }
@@ -45,6 +48,7 @@ pub(super) struct RareMark {
     loads: usize,
     grown: usize,
     built: usize,
+    replaced: usize,
     deferred: usize,
     modes: Option<Arc<ConstraintModes>>,
 }
@@ -56,6 +60,7 @@ impl RareMark {
         loads: 0,
         grown: 0,
         built: 0,
+        replaced: 0,
         deferred: 0,
         modes: None,
     };
@@ -65,7 +70,7 @@ impl RareWork {
     /// Whether there is no work left that a rollback would undo.
     pub(super) fn is_undone(&self) -> bool {
         let is_empty = self.loads.is_empty() && self.grown.is_empty() && self.built.is_empty();
-        is_empty && self.moved.len() == 0
+        is_empty && self.replaced.is_empty() && self.moved.len() == 0
     }
 
     /// Bytes reserved for the lists that grow with the rows.
@@ -85,6 +90,7 @@ impl RareWork {
             loads: self.loads.len(),
             grown: self.grown.len(),
             built: self.built.len(),
+            replaced: self.replaced.len(),
             deferred: self.deferred.len(),
             modes: self.deferred.modes.clone(),
         }
@@ -115,6 +121,10 @@ impl RareWork {
         }
         for (store, index) in self.built.drain(mark.built..) {
             store.remove_index(&index);
+        }
+        // Complete: the transaction holds the table alone, and its own rows are undone.
+        for (store, index) in self.replaced.drain(mark.replaced..).rev() {
+            store.put_index(index);
         }
     }
 

@@ -697,7 +697,7 @@ fn an_index_that_is_built_from_rows_takes_its_memory_at_once() {
     load.commit().expect("commit");
     let table = table(&db);
     let store = db.store(table.storage).expect("store");
-    let index = StoredIndex::of_key(&table, &[ColumnId(0)], &store);
+    let index = StoredIndex::key_in_memory(&table, &[ColumnId(0)], &store);
     let seen = IndexBytes(index.clone(), Mutex::default());
     fill(&store, &index, StartWord(0), 1, &seen).expect("filled");
     assert_eq!(index.index.len(), ROWS as usize);

@@ -58,7 +58,7 @@ fn workload(db: &Arc<Db>, clock: &ManualClock) -> Result<()> {
         let mut t = catalog::TableDef::clone(&t);
         drop_index(&mut t, "online");
         let key = catalog::KeyDef::new("t_ak_key", false, vec![ColumnId(1), ColumnId(0)]);
-        t.keys.push(key.with_ordered_index());
+        t.keys.push(key.with_ordered_index(crate::STORAGE));
         catalog.put_table(t);
         Ok(())
     })?;

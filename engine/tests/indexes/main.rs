@@ -1,4 +1,5 @@
-//! Secondary indexes: what is read by them is what a scan finds.
+//! Secondary indexes in memory: what is read by them is what a scan finds. The binary `page_indexes`
+//! has the same suites with indexes on pages.
 
 mod builds;
 #[path = "../common/mod.rs"]
@@ -15,3 +16,8 @@ mod ordered_keys;
 mod reading;
 mod references;
 mod support;
+
+use strandline_engine::catalog::index::IndexStorage;
+
+/// The storage of all indexes but hash indexes.
+const STORAGE: IndexStorage = IndexStorage::Memory;

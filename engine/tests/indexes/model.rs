@@ -153,7 +153,7 @@ impl Run {
         let mut key = KeyDef::new(name, false, columns);
         key.nulls_not_distinct = self.rng.one_in(4);
         if !self.rng.one_in(4) {
-            key = key.with_ordered_index();
+            key = key.with_ordered_index(crate::STORAGE);
         }
         let (is_dropped, is_undone) = (self.rng.one_in(3), self.rng.one_in(4));
         let txn = self.db.begin(TxnOptions::default()).expect("begin");

@@ -35,6 +35,8 @@ pub fn index(name: &str, parts: Vec<IndexPart>) -> IndexDef {
         complete_since: CommitTs::ZERO,
         options: std::collections::BTreeMap::new(),
         comment: None,
+        storage: crate::STORAGE,
+        page_file: None,
     }
 }
 

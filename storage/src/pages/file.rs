@@ -194,11 +194,11 @@ impl PageFile {
         self.failure.lock().clone().map_or(Ok(()), Err)
     }
 
-    /// The error of a file that is dropped.
-    pub fn dropped(&self) -> Error {
+    /// The error of a file that nobody has open any more.
+    pub fn closed(&self) -> Error {
         Error::invalid(
             SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-            format!("{} was dropped", self.path),
+            format!("{} is closed", self.path),
         )
     }
 

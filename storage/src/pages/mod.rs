@@ -61,7 +61,7 @@ pub use file::{page_file_id, page_file_name};
 pub use frame::PageRead;
 pub use header::{PAGE_BODY_BYTES, PAGE_BYTES, PAGE_HEADER_BYTES};
 pub use read_ahead::ReadAheadStats;
-pub use record::describe_record;
+pub use record::{describe_record, file_of_record};
 pub use recovery::Redo;
 pub use store::{PageStats, PageStore};
 

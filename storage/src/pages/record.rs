@@ -156,6 +156,14 @@ fn decode_page<'a>(reader: &mut ByteReader<'a>) -> Option<PageRedo<'a>> {
     })
 }
 
+/// The file that a record is about.
+///
+/// # Errors
+/// XX001 for damage, 0A000 for a newer version.
+pub fn file_of_record(record: &[u8]) -> Result<PageFileId> {
+    decode(record).map(|(file, _)| file)
+}
+
 /// One line about a record, for inspection.
 pub fn describe_record(record: &[u8]) -> Result<String> {
     let (file, pages) = decode(record)?;

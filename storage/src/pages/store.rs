@@ -166,14 +166,10 @@ impl PageStore {
         self.files.open(id).map(drop)
     }
 
-    /// Closes and removes a file. Its name is gone for good after the device's next
-    /// `sync_directory`.
-    ///
-    /// # Errors
-    /// Those of the device; the file is closed all the same.
-    pub fn drop_file(&self, id: PageFileId) -> Result<()> {
+    /// Closes a file and forgets its pages, written or not. The file stays.
+    pub fn close_file(&self, id: PageFileId) {
         if let Some(file) = self.files.remove(id) {
-            file.fail(file.dropped());
+            file.fail(file.closed());
             for shard in &self.shards {
                 let mut shard = shard.lock();
                 let before = shard.len();
@@ -186,6 +182,15 @@ impl PageStore {
         if let Some(cache) = &self.cache {
             cache.forget_file(id.0.into());
         }
+    }
+
+    /// Closes and removes a file. Its name is gone for good after the device's next
+    /// `sync_directory`.
+    ///
+    /// # Errors
+    /// Those of the device; the file is closed all the same.
+    pub fn drop_file(&self, id: PageFileId) -> Result<()> {
+        self.close_file(id);
         self.device.remove(&page_file_name(id))
     }
 
@@ -202,6 +207,21 @@ impl PageStore {
     /// The failure.
     pub fn check_usable(&self, id: PageFileId) -> Result<()> {
         self.file(id)?.check_usable()
+    }
+
+    /// Closes a file until it is opened again: every use of it gives `failure`.
+    pub fn fail_file(&self, id: PageFileId, failure: Error) {
+        if let Ok(file) = self.file(id) {
+            file.fail(failure);
+        }
+    }
+
+    /// The length of an open file in bytes.
+    ///
+    /// # Errors
+    /// 58P01 if it is not open.
+    pub fn file_bytes(&self, id: PageFileId) -> Result<u64> {
+        Ok(self.file(id)?.pages() * PAGE_BYTES as u64)
     }
 
     pub(super) fn file(&self, id: PageFileId) -> Result<Arc<PageFile>> {
@@ -410,6 +430,19 @@ impl PageStore {
     /// # Errors
     /// Those of the log and of the files; then the position of the last success holds.
     pub fn checkpoint(&self) -> Result<Lsn> {
+        let (begin, failures) = self.checkpoint_each()?;
+        match failures.into_iter().next() {
+            Some((_, failure)) => Err(failure),
+            None => Ok(begin),
+        }
+    }
+
+    /// As [`PageStore::checkpoint`], each file by itself: also returns the files whose pages could
+    /// not be stored. The position holds for the others.
+    ///
+    /// # Errors
+    /// Those of the log and of the SSD cache.
+    pub fn checkpoint_each(&self) -> Result<(Lsn, Vec<(PageFileId, Error)>)> {
         let _checkpointing = self.checkpointing.lock();
         let begin = {
             let _gate = self.gate.write();
@@ -430,16 +463,21 @@ impl PageStore {
         }
         dirty.sort_unstable_by_key(|(frame, _)| frame.id);
         let cache = self.cache.as_ref().map(SsdCache::checkpoint);
+        let mut failures: Vec<(PageFileId, Error)> = Vec::new();
+        let mut note = |file: PageFileId, stored: Result<()>| {
+            let is_known = failures.iter().any(|(failed, _)| *failed == file);
+            failures.extend(stored.err().filter(|_| !is_known).map(|e| (file, e)));
+        };
         for (frame, _) in &dirty {
             // A dropped file's pages are needed no more.
             if self.files.contains(frame.id.file) {
-                self.store(frame, cache.as_ref())?;
+                note(frame.id.file, self.store(frame, cache.as_ref()));
             }
         }
         cache.map_or(Ok(()), Checkpoint::finish)?;
         for file in self.files.all() {
-            file.sync()?;
+            note(file.id, file.sync());
         }
-        Ok(begin)
+        Ok((begin, failures))
     }
 }

@@ -16,6 +16,7 @@ use super::new_files::NewFiles;
 use super::parts::Parts;
 use crate::db::Db;
 use crate::db::set_aside::Work;
+use crate::index_files::page_record;
 use crate::maintenance::effort::Effort;
 use crate::maintenance::set_aside::contained;
 use crate::manifest_state::{KeptLog, KeptLogFile, ManifestState};
@@ -89,7 +90,7 @@ impl Db {
             return Ok(logs);
         }
         let to = Lsn(moment.log_from);
-        self.wal.read((Lsn(from), to), &mut |record| {
+        self.wal.read((Lsn(from), to), &mut |_, record| {
             self.keep_record(record, &mut keeping, &mut parts.kept_files)
         })?;
         for (id, Keeping { mut log, file, .. }) in keeping {
@@ -110,6 +111,9 @@ impl Db {
         keeping: &mut BTreeMap<StorageId, Keeping>,
         new_files: &mut NewFiles,
     ) -> Result<()> {
+        if page_record(record).is_some() {
+            return Ok(());
+        }
         let (ts, operations) = redo::decode(record, "a log record")?;
         let mut copies: BTreeMap<StorageId, Vec<u8>> = BTreeMap::new();
         for redo in operations {

@@ -5,7 +5,7 @@ use super::moment::{Moment, Named};
 use super::parts::Parts;
 use crate::catalog::edit::VersionsEdit;
 use crate::db::Db;
-use crate::manifest_state::{ManifestEdit, ManifestState, to_json};
+use crate::manifest_state::{IndexFilesState, ManifestEdit, ManifestState, to_json};
 use std::sync::atomic::Ordering;
 use strandline_base::{Result, StorageId};
 
@@ -17,6 +17,7 @@ impl Db {
         state: &ManifestState,
         moment: &Moment,
         named: &Named,
+        index_files: Option<IndexFilesState>,
     ) -> ManifestEdit {
         let Named { catalogs, live, .. } = named;
         let known = state.storages.keys().copied();
@@ -56,6 +57,7 @@ impl Db {
             behind: parts.failed.iter().map(behind).collect(),
             kept_logs: parts.failed.iter().filter_map(kept_log).collect(),
             forgotten: named.forgotten.clone(),
+            index_files,
         }
     }
 

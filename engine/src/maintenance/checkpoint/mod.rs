@@ -3,7 +3,7 @@
 //! A checkpoint at T = stable takes these steps, a file each: (1) `moment`: T, and the catalogs and
 //! storages that may still be read; (2) `parts`, by storage, in `lineage`: `merge` the ranges that
 //! are due, write one run with the committed records ≤ T that are in no run (`storage_part`),
-//! `unite` runs, and `kept_logs` for closed-off tables; (3) `manifest_edit`: sync, append one edit,
+//! `unite` runs, and `kept_logs` for closed-off tables, and the pages of `index_files`; (3) `manifest_edit`: sync, append one edit,
 //! the atomic step; (4) `publish` the merged ranges and the runs, then `drop_storages`; (5)
 //! `log_cut`. A crash before (3) leaves orphaned files. A crash after it loses nothing: replay
 //! skips commits at or below T.
@@ -23,6 +23,7 @@
 //! so that the files do not depend on the threads' number but for their ids.
 
 mod drop_storages;
+mod index_files;
 mod kept_logs;
 mod lineage;
 mod log_cut;
@@ -119,7 +120,8 @@ impl Db {
         let mut parts = self.prepare_parts(&named, moment.through, effort);
         self.keep_logs(&mut parts, &state, &moment, effort);
         self.identities.retain(|table| !named.is_gone(table));
-        let edit = self.edit_of(&parts, &state, &moment, &named);
+        let index_files = self.store_index_files(&mut parts, &state, effort)?;
+        let edit = self.edit_of(&parts, &state, &moment, &named, index_files);
         let has_files = !parts.ready.is_empty() || !parts.kept_files.is_empty();
         if !has_files && edit.dropped.is_empty() && !named.pruned {
             // Nothing is gained by an edit.
@@ -146,7 +148,9 @@ impl Db {
         if report.merged_ranges > 0 {
             self.open_readers.let_go();
         }
+        self.give_up_lost_files();
         self.drop_storages(&moment);
+        self.remove_unused_files(&moment);
         self.measure_set_aside();
         self.note_checkpoint(&report);
         self.cut_log(&state)?;

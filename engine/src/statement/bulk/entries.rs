@@ -90,7 +90,7 @@ impl BulkInsert {
     ) -> Result<KeyChecks> {
         let txn = self.statement.transaction();
         txn.check_cancelled()?;
-        if index.id().is_some() {
+        if index.id().is_some() && index.is_in_memory() {
             txn.db().check_index_memory()?;
         }
         let parts = self.parts_of(index, range)?;

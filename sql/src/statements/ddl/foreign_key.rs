@@ -190,6 +190,8 @@ fn index_for(catalog: &Catalog, table: &TableDef, key: &ForeignKeyDef) -> IndexD
         // Set when the index is built.
         complete_since: CommitTs::ZERO,
         comment: None,
+        storage: Default::default(),
+        page_file: None,
         options: Default::default(),
     }
 }

@@ -17,7 +17,7 @@ pub fn with_index(table: &TableDef, key: KeyDef) -> Result<KeyDef> {
             check_type(column.sql_type)?;
         }
     }
-    Ok(key.with_ordered_index())
+    Ok(key.with_ordered_index(strandline_engine::catalog::index::IndexStorage::Memory))
 }
 
 /// Refuses a type whose values have no order.

@@ -76,7 +76,7 @@ fn a_missing_change_closes_the_file() {
     let second = set(92);
     rig.log.make_durable(second).unwrap();
     let mut records = Vec::new();
-    let visit = &mut |record: &[u8]| {
+    let visit = &mut |_, record: &[u8]| {
         records.push(record.to_vec());
         Ok(())
     };

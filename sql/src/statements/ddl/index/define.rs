@@ -57,6 +57,8 @@ pub fn index(
         complete_since: CommitTs::ZERO,
         options: options::of_create(create)?,
         comment: None,
+        storage: Default::default(),
+        page_file: None,
     })
 }
 

@@ -57,6 +57,8 @@ fn index(sql: &str) -> IndexDef {
         complete_since: strandline_base::CommitTs::ZERO,
         options: Default::default(),
         comment: None,
+        storage: Default::default(),
+        page_file: None,
     }
 }
 

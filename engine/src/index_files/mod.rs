@@ -1,0 +1,310 @@
+//! The page files of indexes: their numbers, who uses them, their memory, and their removal.
+//!
+//! An index with [`IndexStorage::Pages`](crate::catalog::index::IndexStorage) has a page file, which
+//! its definition names. Its pages are changed through `strandline_storage::pages`; the log's
+//! records of them are in `log`.
+//!
+//! Invariants:
+//! 1. The file that the newest definition names is that of the index in memory, which has all its
+//!    entries, or it is *lost*: no opening uses it again.
+//! 2. A file is durable with its name before the catalog that names it is committed.
+//! 3. A file is removed when no index in memory has it ([`HeldFile`]) and no catalog that an opening
+//!    may find names it: by a checkpoint, or by the opening.
+//! 4. A number is used once: it is above those of all files, of the manifest, and of all records
+//!    that may be replayed.
+//!
+//! A file is lost when it was closed by a failed sync or by damage that the replay has met. The
+//! manifest names it before writers pass over its index, so that no opening takes the file for
+//! complete. An opening builds such an index from the rows, in a new file.
+//!
+//! Memory: all files share one budget of page frames ([`Settings::index_page_bytes`]). It is taken
+//! from the cache's share while there is a file.
+//!
+//! Lock order: `files` is held only to look and to change.
+//!
+//! [`Settings::index_page_bytes`]: crate::Settings::index_page_bytes
+
+mod log;
+
+pub(crate) use log::page_record;
+
+use crate::settings::Settings;
+use log::IndexLog;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize as Counter; // counts bytes; no part of the protocol
+use strandline_base::sync::{AtomicU32, Mutex, Ordering};
+use strandline_base::{Error, Result, SqlState};
+use strandline_device::Device;
+use strandline_index::{PagedIndex, PagedIndexSettings, PartOrder};
+use strandline_storage::pages::{
+    PageFileId, PageSettings, PageStore, file_of_record, page_file_id, page_file_name,
+};
+use strandline_storage::wal::{Lsn, Wal};
+use strandline_txn::TxnManager;
+
+/// See the module's documentation.
+pub(crate) struct IndexFiles {
+    pages: Arc<PageStore>,
+    log: Arc<IndexLog>,
+    txns: Arc<TxnManager>,
+    /// the next free number
+    next: AtomicU32,
+    files: Mutex<Files>,
+    budget_bytes: usize,
+    /// bytes that indexes take from the cache's share
+    taken_bytes: Arc<Counter>,
+}
+
+/// The files of the database.
+#[derive(Default)]
+struct Files {
+    /// by number how many indexes in memory have it
+    held: BTreeMap<PageFileId, usize>,
+    /// files that no opening uses again, and why
+    lost: BTreeMap<PageFileId, Error>,
+}
+
+/// The use of a file by an index in memory.
+pub(crate) struct HeldFile {
+    files: Arc<IndexFiles>,
+    id: PageFileId,
+}
+
+impl HeldFile {
+    /// The file's number.
+    pub fn id(&self) -> PageFileId {
+        self.id
+    }
+
+    /// The file's length in bytes; 0 if it has been closed.
+    pub fn bytes(&self) -> u64 {
+        self.files.pages.file_bytes(self.id).unwrap_or(0)
+    }
+
+    /// Reads every page that is in use, and appends the first damage.
+    pub fn check(&self, damage: &mut Vec<String>) {
+        let checked = self.files.pages.check(self.id);
+        damage.extend(checked.err().map(|error| error.to_string()));
+    }
+}
+
+impl Drop for HeldFile {
+    fn drop(&mut self) {
+        let mut files = self.files.files.lock();
+        if let Some(held) = files.held.get_mut(&self.id) {
+            *held = held.saturating_sub(1);
+        }
+    }
+}
+
+/// The outcome of a checkpoint of the files.
+pub(crate) struct FilesCheckpoint {
+    /// replay of pages begins there, unless a file has failed
+    pub redo_from: Lsn,
+    /// files whose pages could not be stored, and that are to be tried again
+    pub failed: Vec<(PageFileId, Error)>,
+}
+
+impl IndexFiles {
+    /// No files. `id`: the database's.
+    pub fn new(
+        device: &Arc<dyn Device>,
+        id: u128,
+        settings: &Settings,
+        txns: &Arc<TxnManager>,
+        taken_bytes: &Arc<Counter>,
+    ) -> Arc<Self> {
+        let log = Arc::new(IndexLog::default());
+        let budget_bytes = settings.index_page_bytes();
+        let page_settings = PageSettings {
+            budget_bytes,
+            database_id: id,
+        };
+        Arc::new(Self {
+            pages: PageStore::new(device.clone(), log.clone(), page_settings),
+            log,
+            txns: txns.clone(),
+            next: AtomicU32::new(1),
+            files: Mutex::default(),
+            budget_bytes,
+            taken_bytes: taken_bytes.clone(),
+        })
+    }
+
+    /// The log is open: pages can be changed.
+    pub fn attach(&self, wal: &Arc<Wal>) {
+        self.log.attach(wal);
+    }
+
+    /// The numbers below `next` have been used.
+    pub fn raise_next(&self, next: u32) {
+        self.next.fetch_max(next, Ordering::Relaxed);
+    }
+
+    /// The next free number; 1: there has never been a file.
+    pub fn next(&self) -> u32 {
+        self.next.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of the log's records of pages since the last call.
+    pub fn take_logged(&self) -> u64 {
+        self.log.take_logged()
+    }
+
+    /// Removes the page files that are not `named` and opens the others. Returns the missing ones.
+    pub fn open(
+        &self,
+        device: &dyn Device,
+        named: &BTreeSet<PageFileId>,
+    ) -> Result<BTreeMap<PageFileId, Error>> {
+        let found = device.list()?;
+        for id in found.iter().filter_map(|name| page_file_id(name)) {
+            self.raise_next(id.0.saturating_add(1));
+            if !named.contains(&id) {
+                device.remove(&page_file_name(id))?;
+            }
+        }
+        let mut missing = BTreeMap::new();
+        for id in named {
+            self.raise_next(id.0.saturating_add(1));
+            match self.pages.open_file(*id) {
+                Ok(()) => self.enter(*id),
+                Err(error) => drop(missing.insert(*id, error)),
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Applies a record of the log that ends at `lsn`. A failure closes the record's file.
+    ///
+    /// # Errors
+    /// XX001 for a damaged record.
+    pub fn replay(&self, record: &[u8], lsn: Lsn) -> Result<()> {
+        let id = file_of_record(record)?;
+        self.raise_next(id.0.saturating_add(1));
+        if let Err(error) = self.pages.replay(record, lsn) {
+            self.pages.fail_file(id, error);
+        }
+        Ok(())
+    }
+
+    /// An empty index in a new file, which is durable with its name on return.
+    ///
+    /// # Errors
+    /// Those of the device and of the log: 53100 on a full disk.
+    pub fn create(self: &Arc<Self>, parts: Vec<PartOrder>) -> Result<(PagedIndex, HeldFile)> {
+        let used = self.next.fetch_add(1, Ordering::Relaxed);
+        if used == u32::MAX {
+            let what = "all numbers of page files have been used";
+            return Err(Error::invalid(SqlState::PROGRAM_LIMIT_EXCEEDED, what));
+        }
+        let id = PageFileId(used);
+        self.enter(id);
+        let held = self.hold(id);
+        let index = PagedIndex::create(self.pages.clone(), id, self.settings(parts))?;
+        Ok((index, held))
+    }
+
+    /// The index in an open file, as the replay of the log has left it.
+    ///
+    /// # Errors
+    /// XX001 if it is damaged; the failure that has closed the file.
+    pub fn open_index(
+        self: &Arc<Self>,
+        id: PageFileId,
+        parts: Vec<PartOrder>,
+    ) -> Result<(PagedIndex, HeldFile)> {
+        self.pages.check_usable(id)?;
+        let index = PagedIndex::open(self.pages.clone(), id, self.settings(parts))?;
+        Ok((index, self.hold(id)))
+    }
+
+    fn settings(&self, parts: Vec<PartOrder>) -> PagedIndexSettings {
+        let txns = self.txns.clone();
+        PagedIndexSettings {
+            memory: self.taken_bytes.clone(),
+            ..PagedIndexSettings::new(parts, Arc::new(move || txns.oldest_snapshot()))
+        }
+    }
+
+    fn hold(self: &Arc<Self>, id: PageFileId) -> HeldFile {
+        *self.files.lock().held.entry(id).or_default() += 1;
+        HeldFile {
+            files: self.clone(),
+            id,
+        }
+    }
+
+    /// Adds a file. The first one takes the memory of all.
+    fn enter(&self, id: PageFileId) {
+        let mut files = self.files.lock();
+        if files.held.is_empty() {
+            self.taken_bytes
+                .fetch_add(self.budget_bytes, Ordering::Relaxed);
+        }
+        files.held.entry(id).or_default();
+    }
+
+    /// Bytes of memory that pages take from the cache's share.
+    pub fn memory_bytes(&self) -> usize {
+        match self.files.lock().held.is_empty() {
+            true => 0,
+            false => self.budget_bytes,
+        }
+    }
+
+    /// Writes the changed pages of all files. Files that have been closed are lost from now on.
+    ///
+    /// # Errors
+    /// Those of the log.
+    pub fn checkpoint(&self) -> Result<FilesCheckpoint> {
+        let (redo_from, failures) = self.pages.checkpoint_each()?;
+        let mut failed = Vec::new();
+        for (id, failure) in failures {
+            match self.pages.check_usable(id) {
+                Ok(()) => failed.push((id, failure)),
+                Err(cause) => {
+                    self.pages.close_file(id);
+                    self.note_lost(id, cause);
+                }
+            }
+        }
+        Ok(FilesCheckpoint { redo_from, failed })
+    }
+
+    /// No opening uses this file again.
+    pub fn note_lost(&self, id: PageFileId, cause: Error) {
+        self.files.lock().lost.insert(id, cause);
+    }
+
+    /// The files that no opening uses again, and why.
+    pub fn lost(&self) -> BTreeMap<PageFileId, Error> {
+        self.files.lock().lost.clone()
+    }
+
+    /// Whether there are files that no index in memory has.
+    pub fn has_unused(&self) -> bool {
+        let files = self.files.lock();
+        !files.lost.is_empty() || files.held.values().any(|held| *held == 0)
+    }
+
+    /// Removes the files that no index in memory has and that are not `named`. One that cannot be
+    /// removed is removed by the next opening.
+    pub fn remove_unused(&self, named: &BTreeSet<PageFileId>) {
+        let mut files = self.files.lock();
+        let unused = files
+            .held
+            .extract_if(.., |id, held| *held == 0 && !named.contains(id));
+        let unused: Vec<PageFileId> = unused.map(|(id, _)| id).collect();
+        files.lost.retain(|id, _| named.contains(id));
+        if !unused.is_empty() && files.held.is_empty() {
+            self.taken_bytes
+                .fetch_sub(self.budget_bytes, Ordering::Relaxed);
+        }
+        drop(files);
+        for id in unused {
+            let _ = self.pages.drop_file(id);
+        }
+    }
+}

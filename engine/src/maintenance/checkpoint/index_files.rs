@@ -1,0 +1,137 @@
+//! The page files of indexes in a checkpoint.
+//!
+//! Their changed pages are written before the manifest's edit, which moves the start of their
+//! replay. A file whose pages cannot be written keeps the start where it is, and so the log. A file
+//! that was closed (by a failed sync) keeps nothing: the edit names it as *lost*, then its index is
+//! unusable, and writers pass it over. Unused files are removed after the edit.
+
+use super::moment::Moment;
+use super::parts::Parts;
+use crate::catalog::TableDef;
+use crate::db::Db;
+use crate::db::set_aside::Work;
+use crate::maintenance::effort::Effort;
+use crate::maintenance::reserve::is_full_disk;
+use crate::maintenance::set_aside::contained;
+use crate::manifest_state::{IndexFilesState, ManifestState};
+use crate::store::{Store, StoredIndex};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use strandline_base::{CommitTs, Error, Result, StorageId};
+use strandline_storage::pages::PageFileId;
+
+impl Db {
+    /// Writes the changed pages of all files; returns what the manifest is to say of the files.
+    ///
+    /// # Errors
+    /// Those of the log. The failure of one file is noted with its table.
+    pub(super) fn store_index_files(
+        &self,
+        parts: &mut Parts,
+        state: &ManifestState,
+        effort: Effort,
+    ) -> Result<Option<IndexFilesState>> {
+        let files = &self.index_files;
+        if files.next() == 1 && state.index_files.is_none() {
+            return Ok(None);
+        }
+        let mut redo_from = state.pages_from();
+        if effort != Effort::DropsOnly {
+            let outcome = contained(|| files.checkpoint())?;
+            // The manifest may name no position that a crash could cut off.
+            self.wal.wait_durable(outcome.redo_from)?;
+            if outcome.failed.is_empty() {
+                redo_from = outcome.redo_from.0;
+            }
+            self.note_files(parts, &outcome.failed);
+        }
+        Ok(Some(IndexFilesState {
+            redo_from,
+            next: files.next(),
+            lost: files.lost().into_keys().map(|file| file.0).collect(),
+        }))
+    }
+
+    /// Notes the files whose pages could not be written, and those that work again.
+    fn note_files(&self, parts: &mut Parts, failed: &[(PageFileId, Error)]) {
+        let mut failing: BTreeSet<StorageId> = BTreeSet::new();
+        for (file, failure) in failed {
+            if is_full_disk(failure) {
+                parts.no_room.get_or_insert(failure.clone());
+            } else {
+                parts.behind.get_or_insert(failure.clone());
+            }
+            if let Some((store, _)) = self.index_of(*file) {
+                failing.insert(store.id());
+                self.note_work(&store, Work::StorePages, Err(failure));
+            }
+        }
+        for ((storage, work), _) in self.set_aside.all() {
+            if work == Work::StorePages
+                && !failing.contains(&storage)
+                && let Ok(store) = self.any_store(storage)
+            {
+                self.note_work(&store, work, Ok(()));
+            }
+        }
+    }
+
+    /// The index in memory that has a page file, and its storage.
+    fn index_of(&self, file: PageFileId) -> Option<(Arc<Store>, Arc<StoredIndex>)> {
+        let stores = self.stores.read();
+        stores.values().find_map(|store| {
+            let mut indexes = store.indexes().into_iter();
+            let index = indexes.find(|index| index.page_file() == Some(file))?;
+            Some((store.clone(), index))
+        })
+    }
+
+    /// Makes the indexes of lost files unusable, which the manifest names by now.
+    pub(super) fn give_up_lost_files(&self) {
+        for (file, cause) in self.index_files.lost() {
+            let Some((store, index)) = self.index_of(file) else {
+                continue;
+            };
+            let failure = lost(&self.index_name(&store, &index), &cause);
+            self.note_unrestored(store.id(), Work::BuildIndexes, &failure);
+            store.put_index(index.made_unusable(&store, failure));
+        }
+    }
+
+    fn index_name(&self, store: &Store, index: &StoredIndex) -> String {
+        let catalog = self.catalog();
+        let mut tables = catalog.tables.values();
+        let table = tables.find(|table| table.storage == store.id());
+        let is_meant = |table: &Arc<TableDef>| {
+            let mut defs = table.readable_indexes();
+            let def = defs.find(|def| match index.id() {
+                Some(id) => def.id == id,
+                None => def.is_on_pages() && def.key_columns() == index.columns,
+            });
+            def.map(|def| def.name.clone())
+        };
+        table.and_then(is_meant).unwrap_or_default()
+    }
+
+    /// Removes the page files that no index in memory has and no opening will look for.
+    pub(super) fn remove_unused_files(&self, moment: &Moment) {
+        if !self.index_files.has_unused() {
+            return;
+        }
+        // An opening finds the version of the checkpoint or a later one.
+        let versions = self.catalogs.through(CommitTs::MAX);
+        let newest = versions.partition_point(|(from, _)| *from <= moment.through);
+        let found = versions.iter().skip(newest.saturating_sub(1));
+        let named = found.flat_map(|(_, catalog)| catalog.page_files());
+        self.index_files.remove_unused(&named.collect());
+    }
+}
+
+/// The error of an index whose page file is lost.
+fn lost(index: &str, cause: &Error) -> Error {
+    let what = format!("its page file lacks changes: {}", cause.message());
+    Error::corrupt(format!("index \"{index}\""), what).with_hint(
+        "REINDEX builds the index again, and so does the next opening of the database. Check the \
+         device first.",
+    )
+}

@@ -1,0 +1,130 @@
+//! Opening the indexes on pages.
+//!
+//! 1. The files that the newest catalog does not name are removed, the others are opened.
+//! 2. The log's records of pages are replayed. They lie from the position of the last checkpoint of
+//!    the files on, and are durable: opening the log has seen to that.
+//! 3. An index has the entries of its file. An index whose file is missing, lost or damaged is
+//!    built from the rows, in a new file.
+//! 4. A transaction makes the definitions name the files that are in use. Only after it may there
+//!    be writers, so no definition names a file that writers have passed over.
+
+use super::restore::Recovery;
+use crate::catalog::TableDef;
+use crate::catalog::index::IndexDef;
+use crate::db::Db;
+use crate::expressions::RowExpressions;
+use crate::index_files::page_record;
+use crate::manifest_state::ManifestState;
+use crate::settings::TxnOptions;
+use crate::store::index_build::{Unobserved, fill};
+use crate::store::{Store, StoredIndex};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use strandline_base::{Error, Result};
+use strandline_device::Device;
+use strandline_storage::pages::{PageFileId, page_file_name};
+use strandline_storage::wal::{Lsn, Wal};
+use strandline_txn::StartWord;
+use tracing::error;
+
+impl Recovery {
+    /// Steps 1 and 2.
+    pub fn open_index_files(
+        &mut self,
+        device: &dyn Device,
+        wal: &Arc<Wal>,
+        state: &ManifestState,
+    ) -> Result<()> {
+        let files = self.database.index_files.clone();
+        files.attach(wal);
+        let known = state.index_files.clone().unwrap_or_default();
+        files.raise_next(known.next);
+        let newest = self.database.catalogs.last();
+        let mut named = newest.map_or_else(BTreeSet::new, |(_, newest)| newest.page_files());
+        for file in named.extract_if(.., |file| known.lost.contains(&file.0)) {
+            let what = "its pages could not be stored before the database was closed";
+            files.note_lost(file, Error::corrupt(page_file_name(file), what));
+        }
+        for (file, failure) in files.open(device, &named)? {
+            error!(file = file.0, "a page file cannot be opened: {failure}");
+            named.remove(&file);
+        }
+        self.page_files = named;
+        if self.has_page_records {
+            let all = (Lsn(state.pages_from()), wal.end_lsn());
+            wal.read(all, &mut |end, record| match page_record(record) {
+                Some(record) => files.replay(record, end),
+                None => Ok(()),
+            })?;
+        }
+        Ok(())
+    }
+
+    fn opened(&self, file: Option<u32>) -> Option<PageFileId> {
+        let file = file.map(PageFileId);
+        file.filter(|file| self.page_files.contains(file))
+    }
+
+    /// Step 3 of a secondary index. None: it is to be built.
+    pub(super) fn secondary_of_file(
+        &self,
+        table: &TableDef,
+        def: &IndexDef,
+        store: &Store,
+        expressions: Option<&dyn RowExpressions>,
+    ) -> Option<Arc<StoredIndex>> {
+        let file = self.opened(def.page_file).filter(|_| def.is_on_pages())?;
+        let index = StoredIndex::secondary_of_file(table, def, store, (file, expressions));
+        index.map_err(|cause| note_unopened(&def.name, &cause)).ok()
+    }
+
+    /// Step 3 of a constraint's index, of which `key` is one in memory.
+    pub(super) fn key_on_pages(
+        &self,
+        table: &TableDef,
+        key: &StoredIndex,
+        store: &Arc<Store>,
+    ) -> Result<()> {
+        let mut defs = table.ordered_defs(&key.columns);
+        let def = defs.find(|def| self.opened(def.page_file).is_some());
+        if let Some(def) = def
+            && let Some(file) = self.opened(def.page_file)
+        {
+            match StoredIndex::key_of_file(table, &key.columns, store, file) {
+                Ok(index) => {
+                    store.put_index(index);
+                    return Ok(());
+                }
+                Err(cause) => note_unopened(&def.name, &cause),
+            }
+        }
+        let index = StoredIndex::of_key(table, &key.columns, store)?;
+        fill(store, &index, StartWord(0), self.threads, &Unobserved)?;
+        store.put_index(index);
+        Ok(())
+    }
+}
+
+fn note_unopened(index: &str, cause: &Error) {
+    error!(
+        index,
+        sqlstate = cause.sqlstate().0,
+        "the page file of an index cannot be used, and the index is built from the rows: {cause}"
+    );
+}
+
+impl Db {
+    /// Step 4.
+    ///
+    /// # Errors
+    /// Those of a commit; then the definitions name files that are not in use, and the database is
+    /// not opened.
+    pub(super) fn name_opened_files(self: &Arc<Self>) -> Result<()> {
+        if !self.has_unnamed_files()? {
+            return Ok(());
+        }
+        let txn = self.begin(TxnOptions::default())?;
+        txn.change_catalog(&mut |catalog| self.name_page_files(None, catalog))?;
+        txn.commit().map(|_| ())
+    }
+}

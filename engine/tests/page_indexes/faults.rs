@@ -1,0 +1,376 @@
+//! Crashes, twice in a row, failing writes and syncs, damage and a full disk: an index on pages has
+//! every entry or cannot be used, and its table goes on.
+//!
+//! `STRANDLINE_CRASH_STRIDE` sets how many operations lie between two crash points.
+
+use crate::common::*;
+use crate::files::{assert_sound, named_files, page_files};
+use crate::support::*;
+use std::sync::Arc;
+use strandline_base::ManualClock;
+use strandline_engine::catalog::{HistoryPolicy, KeyDef};
+use strandline_engine::*;
+use strandline_sim::SimDisk;
+
+const PAGE: u64 = 8192;
+
+fn open_disk(disk: &SimDisk, clock: &Arc<ManualClock>) -> Result<Arc<Db>> {
+    open_eager(disk.device(), clock, 6)
+}
+
+/// A table with two indexes and an ordered key.
+fn begin(seed: u64) -> (SimDisk, Arc<ManualClock>, Arc<Db>) {
+    let (disk, wall) = (SimDisk::new(seed), clock());
+    let db = open_disk(&disk, &wall).expect("open");
+    create_table(&db, HistoryPolicy::None);
+    create_alone(&db, &index("t_a", vec![part(1)])).expect("create");
+    create_alone(&db, &index("t_b", vec![part(2)])).expect("create");
+    let key = KeyDef::new("t_ak_key", false, vec![ColumnId(1), ColumnId(0)]);
+    alter(&db, |t| {
+        t.keys.push(key.clone().with_ordered_index(crate::STORAGE))
+    });
+    (disk, wall, db)
+}
+
+fn insert_some(db: &Arc<Db>, keys: std::ops::Range<i64>) -> Result<()> {
+    let t = table(db);
+    run(db, |s| {
+        for k in keys {
+            // Long keys: a leaf has few entries, so that nodes are split.
+            let text = format!("{}{}", "text ".repeat(80), k % 5);
+            s.point_insert(&t, &row(k, k % 4, &text))?;
+        }
+        Ok(())
+    })
+}
+
+fn update_some(db: &Arc<Db>, to: i64) -> Result<()> {
+    let t = table(db);
+    run(db, |s| {
+        for k in (0..30).step_by(3) {
+            let set = [(ColumnId(1), Value::BigInt(to + k))];
+            s.point_update(&t, 0, &[Value::BigInt(k)], &set)?;
+        }
+        Ok(())
+    })
+}
+
+fn workload(db: &Arc<Db>) -> Result<()> {
+    insert_some(db, 0..40)?;
+    db.checkpoint(true)?;
+    update_some(db, 100)?;
+    let txn = db.begin(TxnOptions::default())?;
+    let statement = txn.begin_statement()?;
+    for k in 40..45 {
+        statement.point_insert(&table(db), &row(k, 77, "undone"))?;
+    }
+    statement.finish()?;
+    // Its entries become durable with the next commit.
+    insert_some(db, 50..60)?;
+    txn.rollback();
+    db.checkpoint(false)?;
+    alter(db, |t| drop_index(t, "t_b"));
+    create_online(db, &index("t_b", vec![part(2), part(1)]))?;
+    update_some(db, 200)?;
+    db.checkpoint(true).map(|_| ())
+}
+
+fn stride() -> u64 {
+    let given = std::env::var("STRANDLINE_CRASH_STRIDE").ok();
+    given.and_then(|stride| stride.parse().ok()).unwrap_or(5)
+}
+
+fn verify(disk: &SimDisk, wall: &Arc<ManualClock>, what: &str) {
+    let db = open_disk(disk, wall).unwrap_or_else(|e| panic!("{what}: {e}"));
+    assert_sound(&db, what);
+    assert_eq!(page_files(&*disk.device()), named_files(&db), "{what}");
+    // New rows take the places of rows that the crash has ended.
+    insert_some(&db, 70..75).expect("insert");
+    assert_sound(&db, what);
+    db.checkpoint(true).expect("checkpoint");
+    db.checkpoint(true).expect("a sweep");
+    assert_sound(&db, what);
+}
+
+/// A crash at an operation, then one at an operation of the recovery or behind it.
+#[test]
+fn indexes_are_whole_after_two_crashes() {
+    let (disk, _, db) = begin(1);
+    let first = disk.operations();
+    workload(&db).expect("workload without a crash");
+    drop(db);
+    let operations = disk.operations();
+    for point in (first + 1..=operations).step_by(stride() as usize) {
+        let (disk, wall, db) = begin(1);
+        disk.crash_at(point);
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| workload(&db)));
+        drop((outcome, db));
+        for seed in [0, 1, 2 + point] {
+            let what = format!("crash at {point} of {operations}, outcome {seed}");
+            let crashed = disk.after_crash(seed);
+            verify(&crashed.after_kill(), &wall, &what);
+            let again = crashed.after_crash(1);
+            let end = {
+                let db = open_disk(&again, &wall).unwrap_or_else(|e| panic!("{what}: {e}"));
+                insert_some(&db, 80..82).expect("insert");
+                drop(db.checkpoint(false));
+                again.operations()
+            };
+            for second in [1, 2 + point % 7, end / 2, end] {
+                let twice = crashed.after_crash(1);
+                twice.crash_at(second.max(1));
+                if let Ok(db) = open_disk(&twice, &wall) {
+                    let _ = insert_some(&db, 80..82).and_then(|()| db.checkpoint(false));
+                }
+                let what = format!("{what}, then at {second} of {end}");
+                verify(&twice.after_crash(seed), &wall, &what);
+            }
+        }
+    }
+}
+
+/// Any file sync of a checkpoint fails. Either the database refuses writes, or it goes on, an index
+/// whose file was concerned is unusable, and the log is cut.
+#[test]
+fn a_failed_sync_costs_the_index_of_the_file() {
+    let mut unusable = 0;
+    for n in 1..12 {
+        let (disk, wall, db) = begin(n);
+        insert_some(&db, 0..40).expect("insert");
+        disk.fail_sync(n);
+        let _ = db.checkpoint(true);
+        let t = table(&db);
+        let usable = |name: &str| {
+            let id = named(&t, name).id;
+            run(&db, |s| Ok(s.has_index(&t, id))).expect("a look")
+        };
+        if insert_some(&db, 40..45).is_ok() && ["t_a", "t_b"].iter().any(|name| !usable(name)) {
+            unusable += 1;
+            // What needs the entries fails and says what helps; scans and writers go on.
+            let lost = if usable("t_a") { "t_b" } else { "t_a" };
+            let error = run(&db, |s| {
+                s.index_cursor(
+                    &t,
+                    named(&t, lost).id,
+                    &KeyRange::default(),
+                    Direction::Forward,
+                )?
+                .next_chunk(1, &mut Vec::new())
+            });
+            let error = error.expect_err("unusable");
+            assert_eq!(error.sqlstate(), SqlState::DATA_CORRUPTED, "{error}");
+            assert!(
+                error.hint().is_some_and(|hint| hint.contains("REINDEX")),
+                "{error}"
+            );
+            assert!(error.message().contains(lost), "{error}");
+            assert!(!db.failing_work().is_empty(), "it is told");
+            update_some(&db, 300).expect("writers go on");
+            db.checkpoint(true).expect("the log is cut");
+            assert!(db.check_health().is_ok());
+            // The same index again, in a new file.
+            let def = named(&t, lost).clone();
+            alter(&db, |t| drop_index(t, lost));
+            create_online(&db, &def).expect("built again");
+            assert_sound(&db, "built again");
+        }
+        drop(db);
+        for seed in [0, 1, n] {
+            verify(
+                &disk.after_crash(seed),
+                &wall,
+                &format!("sync {n}, outcome {seed}"),
+            );
+        }
+    }
+    assert!(unusable >= 2, "{unusable} indexes");
+}
+
+/// A lost file is not opened again, though its pages may look whole: the next opening builds it.
+#[test]
+fn a_lost_file_is_not_used_again() {
+    let mut lost = 0;
+    for n in 1..12 {
+        let (disk, wall, db) = begin(n);
+        insert_some(&db, 0..40).expect("insert");
+        disk.fail_sync(n);
+        let _ = db.checkpoint(true);
+        let t = table(&db);
+        let before = named_files(&db);
+        let id = named(&t, "t_a").id;
+        if run(&db, |s| Ok(s.has_index(&t, id))).expect("a look") {
+            continue;
+        }
+        lost += 1;
+        insert_some(&db, 40..45).expect("passes the index over");
+        drop(db);
+        for seed in [0, 1] {
+            let disk = disk.after_crash(seed);
+            let db = open_disk(&disk, &wall).expect("open");
+            assert_ne!(named_files(&db), before);
+            assert_sound(&db, "built by the opening");
+        }
+    }
+    assert!(lost >= 1);
+}
+
+/// A write of a page fails: the log stays, the database goes on, the next checkpoint succeeds.
+#[test]
+fn a_failed_write_keeps_the_log_until_it_works_again() {
+    let mut kept = 0;
+    for n in 1..40 {
+        let (disk, wall, db) = begin(n);
+        insert_some(&db, 0..40).expect("insert");
+        disk.fail_write(n);
+        let failed = db.checkpoint(true).is_err();
+        let told = db.failing_work();
+        if told
+            .iter()
+            .any(|line| line.contains("writing the pages of its indexes"))
+        {
+            kept += 1;
+            assert!(failed, "an operator who asks for a checkpoint is told");
+            assert!(db.check_health().is_err(), "the log cannot be cut");
+            assert_sound(&db, "beside the failure");
+            update_some(&db, 100).expect("writers go on");
+            drop(db);
+            for seed in [0, 1, n] {
+                verify(&disk.after_crash(seed), &wall, &format!("write {n}"));
+            }
+            let db = open_disk(&disk.after_kill(), &wall).expect("open");
+            db.checkpoint(true).expect("works again");
+            assert!(db.check_health().is_ok() && db.failing_work().is_empty());
+            continue;
+        }
+        drop(db);
+        verify(&disk.after_crash(n), &wall, &format!("write {n}"));
+    }
+    assert!(kept >= 3, "{kept} failed writes of pages");
+}
+
+fn file_of(db: &Db, name: &str) -> String {
+    let file = named(&table(db), name).page_file.expect("a file");
+    format!("pages-{file:08x}")
+}
+
+/// Damage that the opening meets: the index is built from the rows.
+#[test]
+fn a_damaged_root_is_built_again_by_the_opening() {
+    for damaged in ["t_a", "t_ak_key"] {
+        let (disk, wall, db) = begin(3);
+        insert_some(&db, 0..40).expect("insert");
+        db.checkpoint(true).expect("checkpoint");
+        let file = file_of(&db, damaged);
+        db.close().expect("close");
+        drop(db);
+        let disk = disk.after_crash(0);
+        disk.flip_bits(&file, PAGE + 200, 4);
+        let db = open_disk(&disk, &wall).expect("open");
+        assert_ne!(file_of(&db, damaged), file);
+        assert_sound(&db, "built again");
+        drop(db);
+        verify(&disk.after_crash(1), &wall, damaged);
+    }
+}
+
+#[test]
+fn a_missing_file_is_built_again_by_the_opening() {
+    let (disk, wall, db) = begin(4);
+    insert_some(&db, 0..40).expect("insert");
+    let (file, key) = (file_of(&db, "t_b"), file_of(&db, "t_ak_key"));
+    drop(db);
+    let disk = disk.after_kill();
+    for name in [&file, &key] {
+        disk.device().remove(name).expect("removed");
+    }
+    verify(&disk, &wall, "missing");
+}
+
+/// Damage that a reader meets is an error with file and page; scans and other indexes go on.
+#[test]
+fn a_damaged_leaf_fails_what_needs_it() {
+    let (disk, wall, db) = begin(5);
+    insert_some(&db, 0..40).expect("insert");
+    db.checkpoint(true).expect("checkpoint");
+    let file = file_of(&db, "t_b");
+    db.close().expect("close");
+    drop(db);
+    let disk = disk.after_crash(0);
+    let pages = disk.content(&file).expect("the file").len() as u64 / PAGE;
+    // The root has page 1; a leaf behind the first is not read by an opening.
+    let mut found = 0;
+    for page in 2..pages {
+        let disk = disk.after_kill();
+        if disk.content(&file).expect("the file")[(page * PAGE) as usize] == 0 {
+            continue;
+        }
+        disk.flip_bits(&file, page * PAGE + 100, 8);
+        let db = open_disk(&disk, &wall).expect("open");
+        let t = table(&db);
+        if file_of(&db, "t_b") != file {
+            continue; // The opening has met it.
+        }
+        let read = run(&db, |s| {
+            let all = KeyRange::default();
+            let mut rows = s.index_cursor(&t, named(&t, "t_b").id, &all, Direction::Forward)?;
+            let mut found = Vec::new();
+            while rows.next_chunk(10, &mut found)? {}
+            Ok(found.len())
+        });
+        let Err(error) = read else { continue };
+        found += 1;
+        assert_eq!(error.sqlstate(), SqlState::DATA_CORRUPTED);
+        assert!(error.message().contains(&file), "{error}");
+        assert!(
+            db.check()
+                .expect("check")
+                .iter()
+                .any(|line| line.contains(&file))
+        );
+        let count = run(&db, |s| Ok(scanned(s, &t).len())).expect("a scan");
+        assert_eq!(count, 40);
+        update_some(&db, 300).expect("other indexes");
+        // A new index helps, and the old file goes.
+        let def = named(&t, "t_b").clone();
+        alter(&db, |t| drop_index(t, "t_b"));
+        create_online(&db, &def).expect("built again");
+        for _ in 0..2 {
+            db.checkpoint(true).expect("checkpoint");
+        }
+        assert_sound(&db, "built again");
+        assert!(!page_files(&*disk.device()).contains(&file));
+    }
+    assert!(found >= 1);
+}
+
+/// A full disk refuses what needs space; when there is space again everything is as it should be.
+#[test]
+fn a_full_disk_refuses_entries_and_loses_none() {
+    for room in [0, 1 << 13, 1 << 15, 1 << 16, 1 << 18] {
+        let (disk, wall, db) = begin(6);
+        insert_some(&db, 0..20).expect("insert");
+        db.checkpoint(true).expect("checkpoint");
+        disk.limit_capacity(Some(disk.used_bytes() + room));
+        let mut refused = false;
+        for round in 0..40 {
+            let from = 100 + round * 10;
+            if let Err(error) = insert_some(&db, from..from + 10) {
+                assert_eq!(error.sqlstate(), SqlState::DISK_FULL, "{error}");
+                refused = true;
+            }
+            if round % 5 == 0 {
+                let _ = db.checkpoint(true);
+            }
+        }
+        assert!(refused, "room {room}");
+        assert_sound(&db, "full");
+        let file = create_online(&db, &index("more", vec![part(2)]));
+        assert!(file.is_err(), "no space for an index");
+        drop(db);
+        let crashed = disk.after_crash(room);
+        crashed.limit_capacity(None);
+        verify(&crashed, &wall, &format!("crash with room {room}"));
+        disk.limit_capacity(None);
+        verify(&disk.after_kill(), &wall, &format!("room {room}"));
+    }
+}

@@ -1,0 +1,37 @@
+//! The suites of `indexes` with indexes on pages, and suites of their page files.
+
+#[path = "../indexes/builds.rs"]
+mod builds;
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../indexes/covered.rs"]
+mod covered;
+#[path = "../indexes/crash.rs"]
+mod crash;
+#[path = "../indexes/definitions.rs"]
+mod definitions;
+#[path = "../indexes/expressions.rs"]
+mod expressions;
+mod faults;
+mod files;
+#[path = "../indexes/left_builds.rs"]
+mod left_builds;
+#[path = "../indexes/loads.rs"]
+mod loads;
+#[path = "../indexes/maintenance.rs"]
+mod maintenance;
+#[path = "../indexes/model.rs"]
+mod model;
+#[path = "../indexes/ordered_keys.rs"]
+mod ordered_keys;
+#[path = "../indexes/reading.rs"]
+mod reading;
+#[path = "../indexes/references.rs"]
+mod references;
+#[path = "../indexes/support.rs"]
+mod support;
+
+use strandline_engine::catalog::index::IndexStorage;
+
+/// The storage of all indexes but hash indexes.
+const STORAGE: IndexStorage = IndexStorage::Pages;
