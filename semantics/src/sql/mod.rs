@@ -4,7 +4,8 @@
 //! * Number literals get PostgreSQL's types: integer if it fits, else bigint, else numeric. A point
 //!   or an exponent makes a numeric with exactly the written digits.
 //! * Every column of a SELECT list gets PostgreSQL's name ([`names`]).
-//! * A bare name in ORDER BY is a column of the SELECT list first ([`order_by`]).
+//! * A bare name in ORDER BY is a column of the SELECT list first ([`order_by`]); names in its
+//!   expressions are columns of FROM ([`result_names`]).
 //! * Casts become calls of `cast_as`, so that `x` and `x::t` have different names in the plan;
 //!   the analyzer turns them into casts again.
 //! * Comparisons of rows become comparisons of their columns ([`rows`]).
@@ -34,6 +35,7 @@ mod names;
 mod numbers;
 mod order_by;
 mod patterns;
+mod result_names;
 mod rows;
 mod series;
 mod subqueries;
@@ -79,7 +81,7 @@ impl VisitorMut for Normalizer {
     type Break = Error;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
-        check(order_by::columns_by_position(query))?;
+        check(result_names::separate(query))?;
         if writes(&query.body) {
             return ControlFlow::Break(Error::unsupported(
                 "WITH clause containing a data-modifying statement must be at the top level",
@@ -140,6 +142,9 @@ impl VisitorMut for Normalizer {
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
         catalog_names::table_factor(factor);
+        if let TableFactor::Derived { subquery, .. } = factor {
+            check(result_names::separate_within(subquery))?;
+        }
         check(table_factor(factor))
     }
 

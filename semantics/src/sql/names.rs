@@ -113,7 +113,7 @@ fn distinguish_from_wildcards(items: &mut [SelectItem]) {
     }
 }
 
-fn is_column(expr: &Expr) -> bool {
+pub(super) fn is_column(expr: &Expr) -> bool {
     matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
 }
 

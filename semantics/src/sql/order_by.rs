@@ -1,5 +1,6 @@
 //! ORDER BY of a SELECT: a bare name is a column of the SELECT list if one is called so, and a
-//! column of FROM otherwise. Of SELECT DISTINCT, what is in the list becomes its position.
+//! column of FROM otherwise. Of SELECT DISTINCT, what is in the list becomes its position. Names
+//! within expressions are the subject of [`super::result_names`].
 
 use super::names::{column_name, folded};
 use super::numbers;
@@ -29,6 +30,7 @@ pub(super) fn columns_by_position(query: &mut Query) -> Result<()> {
     // Behind a wildcard a position is not known here.
     let has_positions = columns.len() == select.projection.len();
     for item in items.iter_mut() {
+        without_parentheses(&mut item.expr);
         let named = match &item.expr {
             Expr::Value(_) => continue,
             Expr::Identifier(name) => position_of_name(&columns, name)?,
@@ -43,6 +45,17 @@ pub(super) fn columns_by_position(query: &mut Query) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Leaves out the parentheses around a bare name.
+fn without_parentheses(expr: &mut Expr) {
+    let mut inner = &*expr;
+    while let Expr::Nested(nested) = inner {
+        inner = nested;
+    }
+    if let Expr::Identifier(name) = inner {
+        *expr = Expr::Identifier(name.clone());
+    }
 }
 
 /// Where the column called `name` stands.
@@ -63,7 +76,7 @@ fn position_of_name(columns: &[Column<'_>], name: &Ident) -> Result<Option<usize
 }
 
 /// Whether two columns of one name are the same: `a` and `t.a` are taken to be.
-fn is_same(a: &Expr, b: &Expr) -> bool {
+pub(super) fn is_same(a: &Expr, b: &Expr) -> bool {
     a == b
         || matches!(
             (a, b),

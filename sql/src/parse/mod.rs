@@ -11,6 +11,7 @@ pub mod dml_spellings;
 pub mod foreign_keys;
 mod from_entries;
 mod identity_options;
+mod in_lists;
 pub(crate) mod index_names;
 pub(crate) mod index_statements;
 mod interval_literals;
@@ -72,7 +73,7 @@ impl Dialect for OurDialect {
         true
     }
     /// IS [NOT] DISTINCT FROM has the precedence of IS; the parser would read a whole expression
-    /// after it.
+    /// after it. IN has a list that may begin with a subquery.
     fn parse_infix(
         &self,
         parser: &mut Parser,
@@ -80,7 +81,7 @@ impl Dialect for OurDialect {
         _precedence: u8,
     ) -> Option<Result<Expr, ParserError>> {
         if !parser.peek_keyword(Keyword::IS) {
-            return None;
+            return in_lists::parse(parser, left);
         }
         let is_not = if parser.parse_keywords(&[Keyword::IS, Keyword::DISTINCT, Keyword::FROM]) {
             false

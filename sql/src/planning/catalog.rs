@@ -5,6 +5,7 @@
 //! express (see [`references`]) are kept here under numbers, in a schema whose name no user can
 //! write.
 
+mod relations;
 mod schemas;
 mod views;
 
@@ -16,7 +17,6 @@ use crate::parse::names;
 use crate::parse::params;
 use crate::planning::locking;
 use crate::planning::provider::history::HistoryFunction;
-use crate::planning::provider::registered::RegisteredTables;
 use crate::planning::provider::table::Table;
 use crate::planning::provider::versions::Versions;
 use crate::planning::query_facts::QueryFacts;
@@ -204,7 +204,9 @@ impl StatementCatalog {
                 is_elsewhere || self.is_relation(default_schema, name)
             });
         }
-        references::qualifiers::resolve(&mut query, default_schema)?;
+        references::qualifiers::resolve(&mut query, default_schema, &|schema, name, column| {
+            self.may_have_column((schema, name), column)
+        })?;
         let locks = match facts.locking_clause {
             Some(_) => locking::take(&mut query)?,
             None => Vec::new(),
@@ -328,26 +330,6 @@ impl StatementCatalog {
             }
             None => Ok(None),
         }
-    }
-
-    /// Whether a user has made a relation `schema.name`.
-    fn is_relation(&self, schema: &str, name: &str) -> bool {
-        let catalog = &self.scope.catalog;
-        catalog.table(schema, name).is_some()
-            || catalog.view(schema, name).is_some()
-            || self.registered(schema, name).is_some()
-    }
-
-    /// The session's registered table `schema.name`; none for views and for moments of the past.
-    fn registered(&self, schema: &str, name: &str) -> Option<Arc<dyn TableProvider>> {
-        let default_schema = &self.scope.template.config_options().catalog.default_schema;
-        if self.scope.as_of.is_some()
-            || !self.scope.expanding.is_empty()
-            || schema != default_schema
-        {
-            return None;
-        }
-        RegisteredTables::of(&self.scope.template).get(name)
     }
 
     /// 42501 unless the statement's user may read the table and, for a locking query, lock its

@@ -5,6 +5,10 @@
 //! FROM. So each table of FROM that is written with a schema gets an alias: its own name, or one
 //! with the schema if another table has the same name. Qualifiers become these aliases.
 //!
+//! In a subquery, DataFusion takes `t.a` for field `a` of a column `t` before it looks for a table
+//! `t` of the query around. Where the subquery's tables may have a column `t`, the qualifier of the
+//! outer table gets a schema ([`AROUND`]), which leaves no such reading.
+//!
 //! Difference from PostgreSQL: `s.t.a` also finds `s.t AS t`, whose alias hides the schema there.
 //! The target of an UPDATE is written so.
 
@@ -21,13 +25,21 @@ use std::ops::ControlFlow;
 use strandline_base::{Error, Result, SqlState};
 use strandline_semantics::sql::walk::walk_mut;
 
+/// The schema of a qualifier that is a table of a query around; no user can write the control
+/// character.
+const AROUND: &str = "\u{1f}around";
+
+/// Whether the relation `schema.name` may have the column: `(schema, name, column)`.
+type HasColumn<'a> = &'a dyn Fn(&str, &str, &str) -> bool;
+
 /// Resolves the qualifiers of `query`.
 ///
 /// # Errors
 /// 42P09 for a name that several tables of a SELECT have, 42P01 for a schema that none has.
-pub fn resolve(query: &mut Query, default_schema: &str) -> Result<()> {
+pub fn resolve(query: &mut Query, default_schema: &str, has_column: HasColumn<'_>) -> Result<()> {
     let mut walk = Walk {
         default_schema,
+        has_column,
         ctes: CteScopes::default(),
         frames: Vec::new(),
     };
@@ -44,6 +56,8 @@ struct Item {
     /// its schema and name, unless an alias hides them or it is no table
     table: Option<(String, String)>,
     has_alias: bool,
+    /// the table whose columns it has under their own names; None: its columns are not known here
+    source: Option<(String, String)>,
     /// the qualifier in the rewritten query
     qualifier: String,
 }
@@ -59,6 +73,7 @@ struct Frame {
 
 struct Walk<'a> {
     default_schema: &'a str,
+    has_column: HasColumn<'a>,
     ctes: CteScopes,
     frames: Vec<Frame>,
 }
@@ -154,6 +169,7 @@ impl Walk<'_> {
                 called: item.called.clone(),
                 table: item.table.clone(),
                 has_alias: item.has_alias,
+                source: item.source.clone(),
             });
         }
         for (item, (_, factor)) in items.iter().zip(&mut found) {
@@ -230,14 +246,18 @@ impl Walk<'_> {
         };
         let called = alias.as_ref().map(|alias| fold(&alias.name));
         let called = called.or_else(|| own.clone())?;
-        let table = name.filter(|_| is_table && own.as_ref() == Some(&called));
-        let table = table.filter(|name| {
+        let source = name.filter(|name| {
             let is_cte = names::single(name).is_ok_and(|name| self.ctes.has(&name));
-            !is_cte
+            is_table && own.is_some() && !is_cte
         });
+        let source = source.and_then(|name| lookup::existing(name, self.default_schema).ok());
+        let renames = alias
+            .as_ref()
+            .is_some_and(|alias| !alias.columns.is_empty());
         Some(Item {
-            table: table.and_then(|name| lookup::existing(name, self.default_schema).ok()),
+            table: source.clone().filter(|_| own.as_ref() == Some(&called)),
             has_alias: alias.is_some(),
+            source: source.filter(|_| !renames),
             qualifier: called.clone(),
             called,
         })
@@ -254,14 +274,18 @@ impl Walk<'_> {
                 continue;
             };
             let inner = self.frames[depth + 1..].iter().flat_map(|f| &f.items);
-            if inner.into_iter().any(|i| i.qualifier == found.qualifier) {
+            if inner.clone().any(|i| i.qualifier == found.qualifier) {
                 return Err(Error::unsupported(format!(
                     "{name}, whose name a query within has too, is not supported"
                 ))
                 .with_hint("Give one of them another alias."));
             }
+            let is_hidden = inner
+                .into_iter()
+                .any(|i| self.may_have(i, &found.qualifier));
             if let [only] = table
                 && fold(only) == found.qualifier
+                && !is_hidden
             {
                 return Ok(());
             }
@@ -269,7 +293,11 @@ impl Walk<'_> {
                 span: table.last().map_or(Span::empty(), |last| last.span),
                 ..names::ident(&found.qualifier)
             };
-            *parts = vec![qualifier, column.clone()];
+            let around = is_hidden.then(|| names::ident(AROUND));
+            *parts = around
+                .into_iter()
+                .chain([qualifier, column.clone()])
+                .collect();
             return Ok(());
         }
         match table.len() > 1 {
@@ -289,6 +317,14 @@ impl Walk<'_> {
             *name = ObjectName::from(vec![names::ident(&found.qualifier)]);
         }
         Ok(())
+    }
+
+    /// Whether an item may have the column.
+    fn may_have(&self, item: &Item, column: &str) -> bool {
+        match &item.source {
+            Some((schema, name)) => (self.has_column)(schema, name, column),
+            None => true,
+        }
     }
 
     /// The item of a frame that a qualifier means.

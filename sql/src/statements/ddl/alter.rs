@@ -6,6 +6,7 @@ mod rename;
 
 use super::constraint::{self, Declared};
 use super::constraint_names::undefined_constraint;
+use super::storage_options::StorageOptions;
 use super::{create_table, dependents, foreign_key, index, verify};
 use crate::catalogs::lookup;
 use crate::parse::names;
@@ -104,14 +105,8 @@ async fn apply(context: &StatementContext, table: TableId, operation: &Operation
         }
         Operation::ValidateConstraint { name } => validate(context, table, name).await,
         Operation::SetOptionsParens { options } => {
-            let mut policy = None;
-            for option in options {
-                policy = create_table::history_option(option)?.or(policy);
-            }
-            edit(context, table, &mut |_, def| {
-                def.history = policy.unwrap_or(def.history);
-                Ok(())
-            })
+            let options = StorageOptions::read(options)?;
+            edit(context, table, &mut |_, def| options.apply(def))
         }
         other => Err(Error::unsupported(format!(
             "ALTER TABLE … {other} is not supported"

@@ -3,17 +3,17 @@
 use super::column::{self, DeclaredColumn};
 use super::constraint::{self, Declared};
 use super::foreign_key::{self, ForeignKey};
-use super::{history, relation_names};
+use super::relation_names;
+use super::storage_options::StorageOptions;
 use crate::parse::names;
 use crate::planning::context::StatementContext;
 use crate::values::summary::Summary;
 use datafusion::sql::sqlparser::ast::{
     CreateTable, CreateTableLikeDefaults, CreateTableLikeKind, CreateTableOptions, Expr,
-    HiveDistributionStyle, HiveIOFormat, SqlOption,
+    HiveDistributionStyle, HiveIOFormat,
 };
 use strandline_base::{ColumnId, Error, Result, SqlState};
-use strandline_engine::catalog::index::IndexMethod;
-use strandline_engine::catalog::{Catalog, HistoryPolicy, TableDef};
+use strandline_engine::catalog::{Catalog, TableDef};
 
 /// Executes CREATE TABLE with a list of columns.
 pub async fn execute(context: &StatementContext, create: &CreateTable) -> Result<Summary> {
@@ -92,8 +92,7 @@ fn define(
     name: String,
 ) -> Result<(TableDef, Vec<ForeignKey>)> {
     let mut table = TableDef::new(schema, name, Vec::new());
-    table.history = options(create)?;
-    table.key_index = key_index(create)?;
+    options(create)?.apply(&mut table)?;
     if let Some(like) = &create.like {
         copy_columns(context, &mut table, like)?;
     }
@@ -145,74 +144,12 @@ fn copy_columns(
     Ok(())
 }
 
-/// The history policy in WITH (…).
-pub fn options(create: &CreateTable) -> Result<HistoryPolicy> {
-    let mut policy = HistoryPolicy::default();
+/// The storage options in WITH (…).
+pub fn options(create: &CreateTable) -> Result<StorageOptions> {
     match &create.table_options {
-        CreateTableOptions::None => {}
-        CreateTableOptions::With(options) => {
-            for option in options.iter().filter(|option| !is_key_index(option)) {
-                policy = history_option(option)?.unwrap_or(policy);
-            }
-        }
-        other => return Err(Error::unsupported(format!("{other} is not supported"))),
-    }
-    Ok(policy)
-}
-
-/// The access method of the table's keys in WITH (key_index = …); None: hash.
-pub fn key_index(create: &CreateTable) -> Result<Option<IndexMethod>> {
-    let CreateTableOptions::With(options) = &create.table_options else {
-        return Ok(None);
-    };
-    let mut method = None;
-    for option in options.iter().filter(|option| is_key_index(option)) {
-        let SqlOption::KeyValue { value, .. } = option else {
-            continue;
-        };
-        method = Some(match text_of(value).to_lowercase().as_str() {
-            "ordered" => IndexMethod::Ordered,
-            "hash" => IndexMethod::Hash,
-            other => {
-                let message = format!("invalid value for key_index: \"{other}\"");
-                return Err(Error::invalid(SqlState("22023"), message)
-                    .with_hint("Valid values are 'ordered' and 'hash'."));
-            }
-        });
-    }
-    Ok(method)
-}
-
-fn is_key_index(option: &SqlOption) -> bool {
-    matches!(option, SqlOption::KeyValue { key, .. } if names::fold(key) == "key_index")
-}
-
-/// Storage parameters of PostgreSQL without an effect here.
-const WITHOUT_MEANING: &[&str] = &["fillfactor", "parallel_workers", "toast_tuple_target"];
-
-/// The only storage option; None for an ignored parameter of PostgreSQL's.
-pub fn history_option(option: &SqlOption) -> Result<Option<HistoryPolicy>> {
-    let SqlOption::KeyValue { key, value } = option else {
-        return Err(unrecognized(option));
-    };
-    match names::fold(key).as_str() {
-        "history" => history::policy(&text_of(value)).map(Some),
-        name if WITHOUT_MEANING.contains(&name) || name.starts_with("autovacuum_") => Ok(None),
-        _ => Err(unrecognized(option)),
-    }
-}
-
-fn unrecognized(option: &SqlOption) -> Error {
-    let message = format!("unrecognized parameter {option}");
-    Error::invalid(SqlState("22023"), message)
-        .with_hint("The storage parameter is history: 'forever', 'none' or an interval.")
-}
-
-fn text_of(value: &Expr) -> String {
-    let text = value.to_string();
-    match text.strip_prefix('\'').and_then(|t| t.strip_suffix('\'')) {
-        Some(inner) => inner.replace("''", "'"),
-        None => text,
+        CreateTableOptions::None => Ok(StorageOptions::default()),
+        CreateTableOptions::With(options) => StorageOptions::read(options),
+        other => Err(Error::unsupported(format!("{other} is not supported"))),
     }
 }
 

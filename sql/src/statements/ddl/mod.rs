@@ -20,6 +20,7 @@ mod ordered_keys;
 mod refusals;
 pub mod relation_names;
 pub mod schema;
+mod storage_options;
 pub mod truncate;
 pub mod types;
 pub mod verify;

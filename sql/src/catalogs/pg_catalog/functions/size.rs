@@ -46,9 +46,9 @@ pub(super) const FUNCTIONS: &[Definition] = &[
     }),
 ];
 
-/// The bytes of memory that a table's indexes of CREATE INDEX take.
+/// The bytes of memory that a table's ordered indexes take: those of CREATE INDEX and of ordered keys.
 fn indexes_bytes(system: &System, table: &TableDef) -> i64 {
-    let indexes = table.indexes.iter();
+    let indexes = table.readable_indexes();
     indexes.map(|index| index_bytes(system, table, index)).sum()
 }
 
@@ -60,8 +60,13 @@ fn index_bytes(system: &System, table: &TableDef, index: &IndexDef) -> i64 {
 
 fn relation(system: &System, args: &[CatalogValue]) -> Result<CatalogValue> {
     let oid = relation_at(system, args, 0)?;
-    if let Some((table, Index::Secondary(index))) = system.index(oid) {
-        return Ok(index_bytes(system, table, index).into());
+    if let Some((table, index)) = system.index(oid) {
+        let ordered = match index {
+            Index::Secondary(index) => Some(index),
+            Index::Key(key) => key.ordered.as_deref(),
+        };
+        let bytes = ordered.map_or(0, |index| index_bytes(system, table, index));
+        return Ok(bytes.into());
     }
     let Some(table) = system.table(oid) else {
         return Ok(match system.relation_name(oid) {
