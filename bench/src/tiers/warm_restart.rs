@@ -15,7 +15,7 @@ const CACHE: f64 = 50.0;
 /// The rate is that of so many seconds, an interval of checkpoints.
 const RATE_SECONDS: f64 = 4.0;
 /// The longest restart that is waited for, and with --quick.
-const SECONDS_MAX: u64 = 60;
+const SECONDS_MAX: u64 = 40;
 const QUICK_SECONDS_MAX: u64 = 12;
 /// The goal of the persistent cache.
 const GOAL_SECONDS: f64 = 10.0;
