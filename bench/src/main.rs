@@ -79,15 +79,16 @@ enum Suite {
     /// most 3 minutes. Needs Debian's packages postgresql and postgresql-contrib, and the program
     /// `strandline` beside this one.
     Server(Options),
-    /// A database in two directories on an emulated hard disk, against one directory on it.
+    /// Databases on two tiers with an emulated hard disk: commits through SQL, and TPC-C through
+    /// the persistent SSD cache as in the SSD-DB thesis.
     ///
-    /// A table of 50 K rows; at most 3 minutes, with --quick 20 seconds. Delays are emulated, and
-    /// every result says so.
+    /// A table of 50 K rows and 5 warehouses, at most 20 minutes; with --quick 1 warehouse, at most
+    /// 3 minutes. Needs 3 GB of memory. Delays are emulated, and every result says so.
     Tiers(Options),
     /// A server under every kind of work at once, killed every few minutes: memory, files and
     /// latency stay flat, and nothing acknowledged is lost.
     Soak(soak::Options),
-    /// Draws the figures of a run of `lineage` as SVG and PNG.
+    /// Draws the figures of a run of `lineage`, `soak` or `tiers` as SVG and PNG.
     Plots(plots::Options),
 }
 

@@ -1,5 +1,5 @@
-//! Draws the figures of a run of the suite `lineage`, each as SVG and PNG. A figure has our curves,
-//! the rivals' curves and the paper's numbers, where the paper gives any.
+//! Draws the figures of a run of the suites `lineage`, `soak` and `tiers`, each as SVG and PNG. A
+//! figure has our curves, the rivals' curves and the paper's numbers, where the paper gives any.
 //!
 //! A result's `config.plots` lists its points by figure. The titles of figures and the labels of
 //! axes are in this file.
@@ -63,7 +63,19 @@ const READERS: &str = "reading threads of 17";
 
 const MINUTES: &str = "minutes";
 
-const CHARTS: [Chart; 27] = [
+const CHARTS: [Chart; 29] = [
+    curves(
+        "tiers-cache-size",
+        "SSD-DB Fig. 2.3: TPC-C, emulated disk",
+        "cache in % of the database",
+        "tpmC",
+    ),
+    curves(
+        "tiers-checkpoints",
+        "SSD-DB Fig. 2.1: TPC-C with checkpoints, emulated disk",
+        "seconds",
+        "tpmC",
+    ),
     curves("soak-memory", "Soak: resident memory", MINUTES, "bytes"),
     curves("soak-files", "Soak: files", MINUTES, "bytes"),
     curves(

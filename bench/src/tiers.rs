@@ -1,29 +1,39 @@
-//! The suite `tiers`: a database in two directories, of which the capacity tier is an emulated hard
-//! disk, against the same database in one directory on such a disk. Files are read and written
-//! through the operating system's cache; every read and sync has the emulated delays.
+//! The suite `tiers`: databases on two tiers, of which the capacity tier is an emulated hard disk.
 //!
 //! | group | figure | compared with |
 //! |---|---|---|
-//! | commits | durable single-row updates per second | all files on the emulated disk |
+//! | commits | durable single-row updates per second, SQL | all files on the emulated disk |
+//! | cache_size | TPC-C over the SSD cache's size [SSD-DB Fig 2.3] | lazy cleaning, HDD, SSD |
+//! | checkpoints | TPC-C over time with checkpoints [SSD-DB Fig 2.1] | the same |
+//! | recovery | seconds of recovery from one log [SSD-DB Tables 2.1, 2.2] | without the cache |
+//! | warm_restart | seconds to 95 % of the former rate [SSD-DB Table 2.3] | lazy cleaning |
+//!
+//! `commits` uses files of the operating system; every read and sync has the emulated delays. The
+//! other groups run TPC-C on the page store (`strandline-bench-tpcc`), with both devices emulated
+//! over memory. The rival `foyer` is not measured: it is no cache of pages that are written.
 
-use crate::ours::Ours;
-use crate::report::{Figure, Report, config};
-use crate::rounds::{Side, interleave};
-use crate::{Group, Result};
-use serde_json::json;
+mod cache_size;
+mod checkpoints;
+mod commits;
+mod recovery;
+mod tpcc;
+mod warm_restart;
+
+use crate::Group;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-use strandline_base::rng::Rng;
-use strandline_device::{Device, EmulatedHdd, HddModel, OsDevice, TieredDevice, real_delays};
+use std::time::Duration;
+use strandline_bench_tpcc::experiment::{Image, Window};
 
 /// Every group, in the order they run.
-pub const GROUPS: [(&str, Group<Bench>); 1] = [("commits", commits)];
+pub const GROUPS: [(&str, Group<Bench>); 5] = [
+    ("commits", commits::run),
+    ("cache_size", cache_size::run),
+    ("checkpoints", checkpoints::run),
+    ("recovery", recovery::run),
+    ("warm_restart", warm_restart::run),
+];
 
-/// Rounds of every case; the figure is their median.
-const ROUNDS: usize = 3;
-/// Rows of the table.
-const ROWS: u64 = 50_000;
 /// The emulated disk is so many times faster than its model.
 const TIME_SCALE: u64 = 8;
 
@@ -31,8 +41,13 @@ const TIME_SCALE: u64 = 8;
 pub struct Bench {
     directory: PathBuf,
     seed: u64,
+    is_quick: bool,
     /// duration of one round
     round: Duration,
+    /// the loaded database of TPC-C, made on first use
+    image: Option<Image>,
+    /// windows that are measured already, with what was emulated: groups share them
+    windows: HashMap<String, (Window, String)>,
 }
 
 impl Bench {
@@ -41,86 +56,10 @@ impl Bench {
         Self {
             directory: directory.to_path_buf(),
             seed,
+            is_quick: quick,
             round: Duration::from_secs(if quick { 1 } else { 10 }),
+            image: None,
+            windows: HashMap::new(),
         }
     }
-
-    /// An emulated disk in the directory `name`.
-    fn disk(&self, name: &str) -> Result<Arc<EmulatedHdd>> {
-        let inner = Arc::new(OsDevice::open(self.directory.join(name))?);
-        let (model, clock) = (HddModel::RPM_7200, real_delays());
-        Ok(Arc::new(EmulatedHdd::new(inner, model, TIME_SCALE, clock)))
-    }
-}
-
-/// A database that is loaded without delays and measured with them.
-fn filled(device: Arc<dyn Device>, disk: &EmulatedHdd) -> Result<Ours> {
-    disk.set_delays(false);
-    let ours = Ours::on_device(device)?;
-    ours.execute("CREATE TABLE t (k bigint PRIMARY KEY, a bigint)")?;
-    ours.append_bigints("t", 2, ROWS, |row, values| {
-        values.fill(row as i64);
-    })?;
-    ours.checkpoint()?;
-    disk.set_delays(true);
-    Ok(ours)
-}
-
-fn commits(bench: &mut Bench, report: &mut Report) -> Result<()> {
-    let (capacity, alone) = (bench.disk("capacity")?, bench.disk("alone")?);
-    let fast = Arc::new(OsDevice::open(bench.directory.join("fast"))?);
-    let tiers = TieredDevice::new(fast, capacity.clone(), "")?;
-    let two = filled(Arc::new(tiers), &capacity)?;
-    let one = filled(alone.clone(), &alone)?;
-    for clients in [1, 8] {
-        let (seed, time) = (bench.seed, bench.round);
-        let sides: Vec<Side<'_>> = vec![
-            Box::new(|round| rate(&two, clients, time, seed + round)),
-            Box::new(|round| rate(&one, clients, time, seed + round)),
-        ];
-        let spreads = interleave(ROUNDS, sides)?;
-        report.add(Figure {
-            case: format!("durable updates, {clients} clients, capacity tier emulated"),
-            unit: "1/s",
-            ours: spreads[0],
-            peer: format!("strandline in one directory ({})", alone.label()),
-            theirs: Some(spreads[1]),
-            goal: None,
-            config: config([
-                ("rows", json!(ROWS)),
-                ("clients", json!(clients)),
-                ("rounds", json!(ROUNDS)),
-                ("seconds", json!(time.as_secs())),
-                ("capacity_tier", json!(capacity.label())),
-                ("io", json!("buffered")),
-            ]),
-        })?;
-    }
-    Ok(())
-}
-
-/// Durable updates of one random row per second.
-fn rate(ours: &Ours, clients: u64, time: Duration, seed: u64) -> Result<f64> {
-    let begun = Instant::now();
-    let client = |number: u64| {
-        let worker = ours.worker("t", &["a"], true);
-        let mut worker = worker.map_err(|e| e.to_string())?;
-        let mut rng = Rng::new(seed ^ (number << 32));
-        let mut updates = 0_u64;
-        while begun.elapsed() < time {
-            let (key, value) = (rng.below(ROWS) as i64, rng.below(1 << 40) as i64);
-            let updated = worker.transaction(|point| point.update(key, [value]));
-            updated.map_err(|e| e.to_string())?;
-            updates += 1;
-        }
-        Ok::<u64, String>(updates)
-    };
-    let client = &client;
-    let updates = std::thread::scope(|scope| {
-        let spawn = |number| scope.spawn(move || client(number));
-        let threads: Vec<_> = (0..clients).map(spawn).collect();
-        let joined = threads.into_iter().map(|t| t.join().expect("no panic"));
-        joined.sum::<std::result::Result<u64, String>>()
-    })?;
-    Ok(updates as f64 / begun.elapsed().as_secs_f64())
 }

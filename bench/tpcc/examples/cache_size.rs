@@ -31,14 +31,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let window = running.measure(Duration::from_secs(20), true)?;
         running.check()?;
         println!(
-            "{argument}: {:.0} tpmC, response {:.1} ms, hits {:.2}, busy: processor {:.2}, ssd {:.2}, \
-             hdd {:.2}, checkpoints {:.1?}, {:?}, {:?}",
+            "{argument}: {:.0} tpmC, response {:.1} ms, hits {:.2}, busy: processor {:.2}, \
+             ssd {:.2}, hdd {:.2}, late {:.2} ms, checkpoints {:.1?}, {:?}, {:?}",
             window.tpmc(),
             window.timeline.response_ms(),
             window.cache_hits,
             window.processor_busy,
             window.ssd_busy,
             window.hdd_busy,
+            window.late_ms,
             window.checkpoints,
             window.void(),
             window.cache,

@@ -179,7 +179,7 @@ fn a_crash_keeps_whole_transactions_and_the_acknowledged_ones() {
         let populated = SimDisk::new(seed);
         drop(Database::create(populated.device(), &settings(mode, 12), seed).expect("create"));
         let mut repeated = 0;
-        for at in (1..=all).step_by(1 + all as usize / 20) {
+        for at in (1..=all).step_by(1 + all as usize / 12) {
             let what = format!("{mode:?}, crash at {at} of {all}");
             let disk = populated.after_kill();
             let database = open(&disk, mode, redo).expect("open");
@@ -213,6 +213,30 @@ fn a_crash_keeps_whole_transactions_and_the_acknowledged_ones() {
             "{mode:?}: no crash was between a commit and its changes"
         );
     }
+}
+
+/// A checkpoint between a transaction's commit and its changes does not cut its record off.
+#[test]
+fn redo_begins_before_running_transactions() {
+    let disk = SimDisk::new(4);
+    let database = Database::create(disk.device(), &settings(None, 64), 4).expect("create");
+    let mut writes = write_set::WriteSet::default();
+    let order = tables::Index::NewOrder;
+    let key = database.tables.key(order, &[1, 1, 1]);
+    writes.add(order, key, strandline_base::RowId(7));
+    let begun = database.journal.begin(&writes).expect("begin");
+    database.wait_durable(begun.commit).expect("durable");
+    database.checkpoint().expect("checkpoint");
+    assert!(database.redo_position() < begun.commit);
+    let redo = database.redo_position();
+    drop(database);
+    let opened = Database::open(disk.device(), &settings(None, 64), redo, None);
+    let (database, recovered) = opened.expect("open");
+    assert_eq!(recovered.repeated, 1);
+    let found = database.tables.find(order, &[1, 1, 1]).expect("find");
+    assert_eq!(found, Some(strandline_base::RowId(7)));
+    database.checkpoint().expect("checkpoint");
+    assert!(database.redo_position() > begun.commit);
 }
 
 /// A committed transaction that cannot make its changes closes the database for changes.

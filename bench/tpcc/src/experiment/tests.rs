@@ -67,7 +67,7 @@ fn a_window_is_void_if_something_else_than_the_disk_was_busy() {
         };
         window.void().unwrap_or_default()
     };
-    assert_eq!(busy(0.6, 0.6, 1.0), "");
+    assert_eq!(busy(0.6, 0.6, 0.5), "");
     assert_eq!(busy(0.61, 0.0, 0.0), "void: processor 61 % busy");
     assert_eq!(busy(0.0, 0.7, 0.0), "void: SSD 70 % busy");
     assert_eq!(busy(0.0, 0.0, 2.0), "void: threads woke 2.0 ms late");

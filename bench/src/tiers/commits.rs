@@ -1,0 +1,98 @@
+//! The group `commits`: durable single-row updates of a database in two directories, of which the
+//! capacity tier is an emulated disk, against all files on such a disk.
+
+use super::{Bench, TIME_SCALE};
+use crate::Result;
+use crate::ours::Ours;
+use crate::report::{Figure, Report, config};
+use crate::rounds::{Side, interleave};
+use serde_json::json;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use strandline_base::rng::Rng;
+use strandline_device::{Device, EmulatedHdd, HddModel, OsDevice, TieredDevice, real_delays};
+
+/// Rounds of every case; the figure is their median.
+const ROUNDS: usize = 3;
+/// Rows of the table.
+const ROWS: u64 = 50_000;
+
+/// An emulated disk in the directory `name`.
+fn disk(bench: &Bench, name: &str) -> Result<Arc<EmulatedHdd>> {
+    let inner = Arc::new(OsDevice::open(bench.directory.join(name))?);
+    let (model, clock) = (HddModel::RPM_7200, real_delays());
+    Ok(Arc::new(EmulatedHdd::new(inner, model, TIME_SCALE, clock)))
+}
+
+/// A database that is loaded without delays and measured with them.
+fn filled(device: Arc<dyn Device>, disk: &EmulatedHdd) -> Result<Ours> {
+    disk.set_delays(false);
+    let ours = Ours::on_device(device)?;
+    ours.execute("CREATE TABLE t (k bigint PRIMARY KEY, a bigint)")?;
+    ours.append_bigints("t", 2, ROWS, |row, values| {
+        values.fill(row as i64);
+    })?;
+    ours.checkpoint()?;
+    disk.set_delays(true);
+    Ok(ours)
+}
+
+/// The group.
+pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
+    let (capacity, alone) = (disk(bench, "capacity")?, disk(bench, "alone")?);
+    let fast = Arc::new(OsDevice::open(bench.directory.join("fast"))?);
+    let tiers = TieredDevice::new(fast, capacity.clone(), "")?;
+    let two = filled(Arc::new(tiers), &capacity)?;
+    let one = filled(alone.clone(), &alone)?;
+    for clients in [1, 8] {
+        let (seed, time) = (bench.seed, bench.round);
+        let sides: Vec<Side<'_>> = vec![
+            Box::new(|round| rate(&two, clients, time, seed + round)),
+            Box::new(|round| rate(&one, clients, time, seed + round)),
+        ];
+        let spreads = interleave(ROUNDS, sides)?;
+        report.add(Figure {
+            case: format!("durable updates, {clients} clients, capacity tier emulated"),
+            unit: "1/s",
+            ours: spreads[0],
+            peer: format!("strandline in one directory ({})", alone.label()),
+            theirs: Some(spreads[1]),
+            goal: None,
+            config: config([
+                ("rows", json!(ROWS)),
+                ("clients", json!(clients)),
+                ("rounds", json!(ROUNDS)),
+                ("seconds", json!(time.as_secs())),
+                ("capacity_tier", json!(capacity.label())),
+                ("io", json!("buffered")),
+            ]),
+        })?;
+    }
+    Ok(())
+}
+
+/// Durable updates of one random row per second.
+fn rate(ours: &Ours, clients: u64, time: Duration, seed: u64) -> Result<f64> {
+    let begun = Instant::now();
+    let client = |number: u64| {
+        let worker = ours.worker("t", &["a"], true);
+        let mut worker = worker.map_err(|e| e.to_string())?;
+        let mut rng = Rng::new(seed ^ (number << 32));
+        let mut updates = 0_u64;
+        while begun.elapsed() < time {
+            let (key, value) = (rng.below(ROWS) as i64, rng.below(1 << 40) as i64);
+            let updated = worker.transaction(|point| point.update(key, [value]));
+            updated.map_err(|e| e.to_string())?;
+            updates += 1;
+        }
+        Ok::<u64, String>(updates)
+    };
+    let client = &client;
+    let updates = std::thread::scope(|scope| {
+        let spawn = |number| scope.spawn(move || client(number));
+        let threads: Vec<_> = (0..clients).map(spawn).collect();
+        let joined = threads.into_iter().map(|t| t.join().expect("no panic"));
+        joined.sum::<std::result::Result<u64, String>>()
+    })?;
+    Ok(updates as f64 / begun.elapsed().as_secs_f64())
+}
