@@ -1,7 +1,7 @@
 //! Keys → row ids. [`AccessMethod`] is the interface of an index. Two methods are memory-resident
 //! and rebuilt at open: [`MemoryIndex`], a [`HashIndex`] of all entries with [`KeySequences`] as a
 //! short cut, and [`OrderedIndex`], a B-link tree. [`PagedIndex`] is a B-tree on the pages of a
-//! file. [`UnusableIndex`] takes the place of an index that could not be built.
+//! file, [`FdIndex`] an FD+tree in levels of blocks that are written in sequence. [`UnusableIndex`] takes the place of an index that could not be built.
 //!
 //! Rooms, lowest first; a room imports only from rooms above it in this table:
 //!
@@ -11,8 +11,9 @@
 //! | `access_method` | the interface of an index |
 //! | `hash_index`, `row_keys` | entries by hash; entries of rows that change their keys |
 //! | `ordered_key` | keys as bytes that are ordered as their values |
-//! | `fd_tree` | entries on a device; no access method yet |
-//! | `memory_index`, `ordered_index`, `search_tree`, `unusable_index` | the access methods |
+//! | `entry`, `sorted_load` | entries of indexes on a device; bulk loads of sorted entries |
+//! | `fd_tree` | entries in levels of blocks |
+//! | `memory_index`, `ordered_index`, `search_tree`, `fd_index`, `unusable_index` | the access methods |
 
 mod access_method;
 mod entry;

@@ -10,6 +10,7 @@
 
 use super::block::{Item, Kind};
 use super::builder::Builders;
+use super::filter::Filter;
 use super::head::Change;
 use super::image;
 use super::level::Level;
@@ -100,10 +101,13 @@ impl Compaction {
         );
         let below = state.slots.split_off(plan.replaced);
         let mut slots: Vec<Slot> = Vec::new();
+        let entries = entries_max(state, plan.replaced, loaded.as_deref());
         for above in (0..=plan.fence_levels).rev() {
+            let bits = shared.settings.filter_bits;
+            let filter = (above == 0 && bits > 0).then(|| Filter::new(entries, bits));
             slots.push(Slot {
                 number: plan.target - above,
-                level: Arc::new(Level::new(state.next_run, above > 0)),
+                level: Arc::new(Level::new(state.next_run, above > 0, filter)),
                 live_from: 0,
             });
             state.next_run += 1;
@@ -441,6 +445,16 @@ impl Compaction {
             slot.number = number - (last - at as u32);
         }
     }
+}
+
+/// A bound on the entries of the level that takes those of the head, a load and replaced levels.
+fn entries_max(state: &State, replaced: usize, loaded: Option<&Loaded>) -> u64 {
+    let above = (state.head.data.len() + loaded.map_or(0, Loaded::len)) as u64;
+    let levels = state.slots.iter().take(replaced).map(|slot| &slot.level);
+    let levels = levels.filter(|level| !level.only_fences);
+    let added = levels.map(|level| level.filter().map(Filter::added));
+    let all = state.inserts + state.deletes;
+    above + added.sum::<Option<u64>>().unwrap_or(all).min(all)
 }
 
 /// Moves pending entries from the old head to the new one.

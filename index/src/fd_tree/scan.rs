@@ -111,7 +111,7 @@ impl<'a> Scan<'a> {
         let mut pointer = pointer;
         for slot in &path {
             let Some(ordinal) = pointer else { break };
-            let block = self.shared.read(&slot.level, ordinal)?;
+            let block = self.shared.read_cached(&slot.level, ordinal)?;
             pointer = block.floor_fence(seek);
             if !slot.level.only_fences {
                 parts.push(self.level_part(slot, ordinal, &low, &high)?);

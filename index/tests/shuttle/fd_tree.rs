@@ -6,6 +6,7 @@ use shuttle::thread;
 use std::sync::Arc;
 use strandline_index::{Direction, FdTree, FdTreeMode, FdTreeSettings};
 use strandline_storage::level_blocks::MemoryBlocks;
+use strandline_storage::pool::Pool;
 
 /// Blocks of two entries, so that a few make a tree of several levels.
 fn tree(mode: FdTreeMode, numbers: impl IntoIterator<Item = u8>) -> Arc<FdTree> {
@@ -16,10 +17,11 @@ fn tree(mode: FdTreeMode, numbers: impl IntoIterator<Item = u8>) -> Arc<FdTree> 
         ratio: 2,
         block_entries_max: 2,
         batch_bytes: 64,
+        filter_bits: 0,
         ..FdTreeSettings::default()
     };
     let blocks = Arc::new(MemoryBlocks::new(64));
-    let tree = FdTree::open(settings, blocks).expect("in memory");
+    let tree = FdTree::open(settings, blocks, Pool::new(0)).expect("in memory");
     for number in numbers {
         assert!(tree.add(&[number]).expect("in memory"));
     }
