@@ -25,6 +25,7 @@ mod check;
 mod compaction;
 mod estimate;
 mod filter;
+mod finalize;
 mod head;
 mod image;
 mod level;

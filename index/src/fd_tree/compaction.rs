@@ -11,13 +11,14 @@
 use super::block::{Item, Kind};
 use super::builder::Builders;
 use super::filter::Filter;
+use super::finalize::skip_levels;
 use super::head::Change;
 use super::image;
 use super::level::Level;
 use super::load::Loaded;
 use super::plan::plan;
 use super::state::{Mode, Old, Shared, Slot, State};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::mem::take;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
@@ -466,37 +467,5 @@ fn keep_pending(state: &mut State, old: &mut Old, keys: Vec<Box<[u8]>>) {
             change.add(Change::of(data.is_insert, -1));
             state.count(change);
         }
-    }
-}
-
-/// Level skipping: a level of fences goes if the head can hold the fences to the level below it.
-fn skip_levels(shared: &Shared) -> Result<()> {
-    loop {
-        let first = {
-            let state = shared.state.lock();
-            match state.slots.as_slice() {
-                [first, second, ..]
-                    if first.level.only_fences
-                        && second.blocks() <= shared.settings.capacity(1) =>
-                {
-                    first.clone()
-                }
-                _ => return Ok(()),
-            }
-        };
-        let mut fences = BTreeMap::new();
-        for ordinal in first.live_from..first.level.end() {
-            let block = shared.read(&first.level, ordinal)?;
-            for (key, kind) in block.iter() {
-                if let Kind::Fence(to) = kind {
-                    fences.insert(key.into(), to);
-                }
-            }
-        }
-        let blocks = (first.live_from..first.level.end()).filter_map(|at| first.level.number(at));
-        let mut state = shared.state.lock();
-        state.head.set_fences(fences);
-        state.slots.remove(0);
-        state.reclaim(blocks.collect());
     }
 }
