@@ -14,11 +14,11 @@ mod retired;
 
 use crate::access_method::{
     AccessMethod, BulkLoad, Capabilities, Cursor, Direction, KeyBytes, KeyRange, Lookup,
+    OldestSnapshot,
 };
 use crate::entry::{EntryRange, entry_of, parts_of};
 use crate::fd_tree::{Entries, FdTree, Settings};
 use crate::ordered_key::{OrderedKeys, PartOrder};
-use crate::search_tree::OldestSnapshot;
 use crate::sorted_load::{LoadTarget, SortedLoad};
 use retired::Retired;
 use std::sync::Arc;

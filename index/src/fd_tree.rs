@@ -30,6 +30,7 @@ mod head;
 mod image;
 mod level;
 mod load;
+mod loaded;
 mod plan;
 mod scan;
 mod state;

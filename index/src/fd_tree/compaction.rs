@@ -15,7 +15,7 @@ use super::finalize::skip_levels;
 use super::head::Change;
 use super::image;
 use super::level::Level;
-use super::load::Loaded;
+use super::loaded::Loaded;
 use super::plan::plan;
 use super::state::{Mode, Old, Shared, Slot, State};
 use std::collections::VecDeque;

@@ -4,7 +4,7 @@
 //! A batch lies on one side of the wavefront (I6). Of the entries with one key the newest decides.
 
 use super::head::{Data, Head};
-use super::load::Loaded;
+use super::loaded::Loaded;
 use super::state::{Shared, Slot};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound::{Excluded, Included};

@@ -7,7 +7,7 @@ use super::block::Block;
 use super::filter::hash_of_entry;
 use super::head::{Change, Head};
 use super::level::Level;
-use super::load::Loaded;
+use super::loaded::Loaded;
 use crate::key_hash::hash_bytes;
 use std::collections::VecDeque;
 use std::ops::Bound::{Included, Unbounded};

@@ -6,7 +6,8 @@ use super::compaction::Compaction;
 use super::estimate;
 use super::head::Data;
 use super::image;
-use super::load::{self, Loaded};
+use super::load;
+use super::loaded::Loaded;
 use super::scan::{ENTRY_BYTES_MAX, Scan};
 use super::state::{Mode, Settings, Shared, State};
 use crate::access_method::Direction;
@@ -133,8 +134,8 @@ impl FdTree {
         seen.map(|()| is_new)
     }
 
-    /// Adds an entry unless it is there; `before` runs under the key's latch before. Returns whether
-    /// it is new.
+    /// Adds an entry unless it is there; `before` runs under the key's latch before. Returns
+    /// whether it is new.
     pub fn add_after(&self, entry: &[u8], before: impl FnOnce()) -> Result<bool> {
         self.make_room(entry.len())?;
         let _gate = self.pass_gate();
