@@ -203,23 +203,8 @@ const FIVE: [(&str, Mode); 5] = [
     ("fc_tuple", Mode::FcTuple),
 ];
 
-fn main() -> Result<()> {
-    let argument = |at, default| {
-        let text = std::env::args().nth(at);
-        text.and_then(|text| text.parse().ok()).unwrap_or(default)
-    };
-    let (entries, requests): (u64, u64) = (argument(1, 1_000_000), argument(2, 400_000));
-    let all = Run {
-        figure: "",
-        mode: Mode::Fc,
-        is_ascending: false,
-        entries,
-        requests,
-        lookups: 0,
-        deletes: 50,
-        filter_bits: 10,
-        pool_bytes: 4 << 20,
-    };
+/// All runs, by the paper's figures.
+fn runs(all: Run) -> Vec<(&'static str, Run)> {
     let mut runs = Vec::new();
     for is_ascending in [false, true] {
         for lookups in [20, 60, 80] {
@@ -232,11 +217,11 @@ fn main() -> Result<()> {
             runs.extend(FIVE.map(|(name, mode)| (name, Run { mode, ..share })));
         }
     }
-    for entries in [entries / 4, entries * 2] {
+    for entries in [all.entries / 4, all.entries * 2] {
         let size = Run {
             figure: "7",
             entries,
-            requests: requests / 2,
+            requests: all.requests / 2,
             lookups: 80,
             ..all
         };
@@ -275,11 +260,32 @@ fn main() -> Result<()> {
         };
         runs.push(("fc", reads));
     }
+    runs
+}
+
+fn main() -> Result<()> {
+    let argument = |at, default| {
+        let text = std::env::args().nth(at);
+        text.and_then(|text| text.parse().ok()).unwrap_or(default)
+    };
+    let (entries, requests): (u64, u64) = (argument(1, 1_000_000), argument(2, 400_000));
+    let all = Run {
+        figure: "",
+        mode: Mode::Fc,
+        is_ascending: false,
+        entries,
+        requests,
+        lookups: 0,
+        deletes: 50,
+        filter_bits: 10,
+        pool_bytes: 4 << 20,
+    };
     let mut out = std::io::stdout().lock();
     let mut table = String::from(
-        "figure mode keys entries lookups% | kreq/s worst-modify-ms worst-lookup-ms reads/req space\n",
+        "figure mode keys entries lookups% | kreq/s worst-modify-ms worst-lookup-ms \
+         reads/req space\n",
     );
-    for (name, wanted) in runs {
+    for (name, wanted) in runs(all) {
         let done = run(wanted)?;
         let keys = if wanted.is_ascending {
             "ascending"
@@ -300,7 +306,8 @@ fn main() -> Result<()> {
             ..
         } = wanted;
         let json = format!(
-            "{{\"figure\":\"{figure}\",\"mode\":\"{name}\",\"keys\":\"{keys}\",\"entries\":{entries},\
+            "{{\"figure\":\"{figure}\",\"mode\":\"{name}\",\"keys\":\"{keys}\",\
+             \"entries\":{entries},\
              \"requests\":{requests},\"lookup_percent\":{lookups},\"filter_bits\":{filter_bits},\
              \"pool_bytes\":{pool_bytes},\"per_second\":{per_second:.0},\
              \"worst_modify_ms\":{modify:.2},\"worst_lookup_ms\":{lookup:.2},\
