@@ -12,6 +12,7 @@
 //! nothing, except that a failed bulk load keeps the entries it has added.
 
 use crate::KeySequence;
+use std::sync::Arc;
 use strandline_base::{CommitTs, Error, Result, RowId, Value};
 
 /// The encoded bytes of a key, as one method has them; ordered bytewise.
@@ -97,6 +98,9 @@ pub struct Capabilities {
     /// keeps its entries when the database is closed; otherwise they are built from the rows
     pub durable: bool,
 }
+
+/// Gives the timestamp of the oldest snapshot that may still be taken or read.
+pub type OldestSnapshot = Arc<dyn Fn() -> CommitTs + Send + Sync>;
 
 /// The direction of a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,11 +14,11 @@ mod retired;
 
 use crate::access_method::{
     AccessMethod, BulkLoad, Capabilities, Cursor, Direction, KeyBytes, KeyRange, Lookup,
+    OldestSnapshot,
 };
 use crate::entry::{EntryRange, entry_of, parts_of};
 use crate::fd_tree::{Entries, FdTree, Settings};
 use crate::ordered_key::{OrderedKeys, PartOrder};
-use crate::search_tree::OldestSnapshot;
 use crate::sorted_load::{LoadTarget, SortedLoad};
 use retired::Retired;
 use std::sync::Arc;
@@ -26,6 +26,7 @@ use std::sync::atomic::AtomicUsize as Counter; // counts bytes; no part of the p
 use std::sync::atomic::Ordering::Relaxed;
 use strandline_base::{CommitTs, Error, ErrorKind, Result, RowId, SqlState, Value};
 use strandline_storage::level_blocks::LevelBlocks;
+use strandline_storage::pool::Pool;
 
 /// Bytes of retired entries that wait in memory; later ones are left to the sweep.
 const RETIRED_BYTES_MAX: usize = 1 << 20;
@@ -39,6 +40,8 @@ pub struct FdIndexSettings {
     pub parts: Vec<PartOrder>,
     /// the tree's settings
     pub tree: Settings,
+    /// keeps the blocks that lookups read, within its budget
+    pub pool: Arc<Pool>,
     /// gives the oldest snapshot's timestamp, by which retired entries go
     pub oldest_snapshot: OldestSnapshot,
     /// counts the bytes of memory that loads take
@@ -46,10 +49,11 @@ pub struct FdIndexSettings {
 }
 
 impl FdIndexSettings {
-    /// Settings for keys with these parts.
+    /// Settings for keys with these parts; nothing is cached.
     pub fn new(parts: Vec<PartOrder>, oldest_snapshot: OldestSnapshot) -> Self {
         Self {
             parts,
+            pool: Pool::new(0),
             tree: Settings::default(),
             oldest_snapshot,
             memory: Arc::default(),
@@ -74,7 +78,7 @@ impl FdIndex {
     pub fn open(blocks: Arc<dyn LevelBlocks>, settings: FdIndexSettings) -> Result<Self> {
         Ok(Self {
             keys: OrderedKeys::new(settings.parts),
-            tree: FdTree::open(settings.tree, blocks)?,
+            tree: FdTree::open(settings.tree, blocks, settings.pool)?,
             retired: Retired::new(RETIRED_BYTES_MAX),
             oldest_snapshot: settings.oldest_snapshot,
             memory: settings.memory,

@@ -1,6 +1,6 @@
 //! The FD+tree with FD+FC [FD+ §2–4]: an ordered index on the fast tier. Modifications go into a
 //! head in memory; levels below it are runs of blocks, joined by fences; a compaction replaces the
-//! upper levels beside readers and writers. It stands by itself: the engine does not use it yet.
+//! upper levels beside readers and writers. `fd_index` is the access method over it.
 //!
 //! docs/rfcs/3-fd-tree.md has the invariants I1 to I6, the protocol and the crash cases.
 //!
@@ -8,12 +8,14 @@
 //! is read or written under the state's lock.
 //!
 //! Differences from the paper:
-//! * A fence has an ordinal of the next level, whose list of block numbers is in memory (8 bytes a
+//! * A fence has an ordinal of the next level, whose list of block numbers is in memory (24 bytes a
 //!   block), instead of a block's address.
 //! * Readers hold an era instead of coupling locks of blocks; a reclaimed block is freed when no
 //!   reader of its era is left and an image without it is durable.
 //! * A compaction begins at half of the head's budget, so that ascending keys, which the wavefront
 //!   meets last, have room. A writer without room runs steps itself.
+//! * A level has a Bloom filter of its keys in memory (`filter`), and a load is a source of a
+//!   compaction (`load`).
 //! * A key has at most one data entry in a level: duplicates are different entries.
 //! * Sizes are bytes: I3 allows a quarter more and 2 blocks.
 
@@ -22,10 +24,13 @@ mod builder;
 mod check;
 mod compaction;
 mod estimate;
+mod filter;
+mod finalize;
 mod head;
 mod image;
 mod level;
 mod load;
+mod loaded;
 mod plan;
 mod scan;
 mod state;

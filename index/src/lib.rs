@@ -1,7 +1,8 @@
 //! Keys → row ids. [`AccessMethod`] is the interface of an index. Two methods are memory-resident
 //! and rebuilt at open: [`MemoryIndex`], a [`HashIndex`] of all entries with [`KeySequences`] as a
 //! short cut, and [`OrderedIndex`], a B-link tree. [`PagedIndex`] is a B-tree on the pages of a
-//! file. [`UnusableIndex`] takes the place of an index that could not be built.
+//! file, [`FdIndex`] an FD+tree in levels of blocks that are written in sequence. [`UnusableIndex`]
+//! takes the place of an index that could not be built.
 //!
 //! Rooms, lowest first; a room imports only from rooms above it in this table:
 //!
@@ -11,8 +12,10 @@
 //! | `access_method` | the interface of an index |
 //! | `hash_index`, `row_keys` | entries by hash; entries of rows that change their keys |
 //! | `ordered_key` | keys as bytes that are ordered as their values |
-//! | `fd_tree` | entries on a device; no access method yet |
-//! | `memory_index`, `ordered_index`, `search_tree`, `unusable_index` | the access methods |
+//! | `entry`, `sorted_load` | entries of indexes on a device; bulk loads of sorted entries |
+//! | `fd_tree` | entries in levels of blocks |
+//! | `memory_index`, `ordered_index`, `search_tree` | access methods |
+//! | `fd_index`, `unusable_index` | access methods |
 
 mod access_method;
 mod entry;
@@ -31,6 +34,7 @@ mod unusable_index;
 
 pub use access_method::{
     AccessMethod, BulkLoad, Capabilities, Collision, Cursor, Direction, KeyBytes, KeyRange, Lookup,
+    OldestSnapshot,
 };
 pub use fd_index::{FdIndex, FdIndexSettings};
 pub use fd_tree::{FdTree, Mode as FdTreeMode, Settings as FdTreeSettings};
@@ -40,6 +44,6 @@ pub use memory_index::MemoryIndex;
 pub use ordered_index::OrderedIndex;
 pub use ordered_key::{OrderedKeys, PartOrder};
 pub use row_keys::RowKeys;
-pub use search_tree::{NODE_BYTES_MIN, OldestSnapshot, PagedIndex, PagedIndexSettings};
+pub use search_tree::{NODE_BYTES_MIN, PagedIndex, PagedIndexSettings};
 pub use sequences::{KeySequence, KeySequences, integer_key};
 pub use unusable_index::UnusableIndex;

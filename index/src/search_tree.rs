@@ -35,6 +35,7 @@ mod write;
 
 use crate::access_method::{
     AccessMethod, BulkLoad, Capabilities, Cursor, Direction, KeyBytes, KeyRange, Lookup,
+    OldestSnapshot,
 };
 use crate::entry::parts_of;
 use crate::ordered_key::{OrderedKeys, PartOrder};
@@ -46,7 +47,6 @@ use std::sync::atomic::AtomicUsize as Counter; // counts bytes; no part of the p
 use std::sync::atomic::Ordering::Relaxed;
 use strandline_base::{CommitTs, Error, Result, RowId, Value};
 use strandline_storage::pages::{PAGE_BODY_BYTES, PageFileId, PageStore};
-pub use tree::OldestSnapshot;
 use tree::Tree;
 
 /// The fewest bytes of a node: keys have up to 12 bytes then.

@@ -1,5 +1,5 @@
-//! What an FD+tree adds to the suite of all methods (`tests/methods.rs`): retired entries that wait,
-//! loads beside writers, estimates, long keys, openings.
+//! What an FD+tree adds to the suite of all methods (`tests/methods.rs`): retired entries that
+//! wait, loads beside writers, estimates, long keys, openings.
 
 use super::*;
 use std::collections::BTreeSet;
@@ -74,7 +74,8 @@ impl Tested {
     }
 }
 
-/// A retired entry stays until the oldest snapshot is new enough, and for good if it is added again.
+/// A retired entry stays until the oldest snapshot is new enough, and for good if it is added
+/// again.
 #[test]
 fn retired_entries_wait_for_the_oldest_snapshot() {
     let tested = Tested::new();

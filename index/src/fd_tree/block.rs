@@ -75,6 +75,11 @@ impl Block {
         (0..self.len()).filter_map(|at| self.get(at))
     }
 
+    /// Bytes of memory.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.keys.capacity() + self.ends.capacity() * size_of::<(u32, Kind)>()
+    }
+
     pub fn first_key(&self) -> Option<&[u8]> {
         self.get(0).map(|(key, _)| key)
     }

@@ -5,6 +5,7 @@
 //! fences that lead to them.
 
 use super::block::{Block, Identity, Kind};
+use super::filter::hash_of_entry;
 use super::level::{Level, Place};
 use super::state::{Settings, Shared};
 use std::sync::Arc;
@@ -96,6 +97,13 @@ impl Builders {
         }
         self.has_data |= data.is_some();
         let target = self.levels.len() - 1;
+        let filter = self
+            .levels
+            .last()
+            .and_then(|building| building.level.filter());
+        if let (Some(filter), true) = (filter, data.is_some()) {
+            filter.add(hash_of_entry(key));
+        }
         if !self.has_room(target, key, &kinds) {
             self.begin_block(target, key);
             if let (None, Some(last)) = (fence, self.last_fence) {
@@ -199,7 +207,7 @@ impl Builders {
         shared.blocks.write(&batch)?;
         shared.blocks.sync()?;
         for (level, ordinal, number) in places {
-            level.set(ordinal, Place::Stored(number));
+            level.set(ordinal, Place::Stored(number, None));
         }
         for building in &mut self.levels {
             building.unwritten.clear();

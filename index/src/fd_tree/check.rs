@@ -137,12 +137,11 @@ impl Walk<'_> {
         is_full: bool,
     ) -> Result<Vec<Fence>> {
         let wave = old.wavefront.as_deref();
-        if let Some(wave) = wave {
-            if let Some(first) = old.head.data.keys().chain(old.head.fences.keys()).min()
-                && **first <= *wave
-            {
-                self.report(format!("old head: {first:?} is not behind {wave:?} (I6)"));
-            }
+        let first = old.head.data.keys().chain(old.head.fences.keys()).min();
+        if let (Some(wave), Some(first)) = (wave, first)
+            && **first <= *wave
+        {
+            self.report(format!("old head: {first:?} is not behind {wave:?} (I6)"));
         }
         let mut fences: Vec<Fence> = Vec::new();
         fences.extend(old.pointer.map(|to| (Box::default(), to)));

@@ -10,13 +10,15 @@
 
 use super::block::{Item, Kind};
 use super::builder::Builders;
+use super::filter::Filter;
+use super::finalize::skip_levels;
 use super::head::Change;
 use super::image;
 use super::level::Level;
-use super::load::Loaded;
+use super::loaded::Loaded;
 use super::plan::plan;
 use super::state::{Mode, Old, Shared, Slot, State};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::mem::take;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
@@ -100,10 +102,13 @@ impl Compaction {
         );
         let below = state.slots.split_off(plan.replaced);
         let mut slots: Vec<Slot> = Vec::new();
+        let entries = entries_max(state, plan.replaced, loaded.as_deref());
         for above in (0..=plan.fence_levels).rev() {
+            let bits = shared.settings.filter_bits;
+            let filter = (above == 0 && bits > 0).then(|| Filter::new(entries, bits));
             slots.push(Slot {
                 number: plan.target - above,
-                level: Arc::new(Level::new(state.next_run, above > 0)),
+                level: Arc::new(Level::new(state.next_run, above > 0, filter)),
                 live_from: 0,
             });
             state.next_run += 1;
@@ -443,6 +448,16 @@ impl Compaction {
     }
 }
 
+/// A bound on the entries of the level that takes those of the head, a load and replaced levels.
+fn entries_max(state: &State, replaced: usize, loaded: Option<&Loaded>) -> u64 {
+    let above = (state.head.data.len() + loaded.map_or(0, Loaded::len)) as u64;
+    let levels = state.slots.iter().take(replaced).map(|slot| &slot.level);
+    let levels = levels.filter(|level| !level.only_fences);
+    let added = levels.map(|level| level.filter().map(Filter::added));
+    let all = state.inserts + state.deletes;
+    above + added.sum::<Option<u64>>().unwrap_or(all).min(all)
+}
+
 /// Moves pending entries from the old head to the new one.
 fn keep_pending(state: &mut State, old: &mut Old, keys: Vec<Box<[u8]>>) {
     for key in keys {
@@ -452,37 +467,5 @@ fn keep_pending(state: &mut State, old: &mut Old, keys: Vec<Box<[u8]>>) {
             change.add(Change::of(data.is_insert, -1));
             state.count(change);
         }
-    }
-}
-
-/// Level skipping: a level of fences goes if the head can hold the fences to the level below it.
-fn skip_levels(shared: &Shared) -> Result<()> {
-    loop {
-        let first = {
-            let state = shared.state.lock();
-            match state.slots.as_slice() {
-                [first, second, ..]
-                    if first.level.only_fences
-                        && second.blocks() <= shared.settings.capacity(1) =>
-                {
-                    first.clone()
-                }
-                _ => return Ok(()),
-            }
-        };
-        let mut fences = BTreeMap::new();
-        for ordinal in first.live_from..first.level.end() {
-            let block = shared.read(&first.level, ordinal)?;
-            for (key, kind) in block.iter() {
-                if let Kind::Fence(to) = kind {
-                    fences.insert(key.into(), to);
-                }
-            }
-        }
-        let blocks = (first.live_from..first.level.end()).filter_map(|at| first.level.number(at));
-        let mut state = shared.state.lock();
-        state.head.set_fences(fences);
-        state.slots.remove(0);
-        state.reclaim(blocks.collect());
     }
 }

@@ -5,15 +5,18 @@
 //! 2. A place changes only from memory to the device, or, for the last block, to a longer block.
 
 use super::block::{Block, Identity};
+use super::filter::Filter;
 use std::sync::Arc;
 use strandline_base::sync::RwLock;
 use strandline_base::{Error, Result};
 use strandline_storage::level_blocks::LevelBlocks;
+use strandline_storage::pool::{FrameHandle, Pool};
 
 /// Where a block is.
 #[derive(Clone, Debug)]
 pub(super) enum Place {
-    Stored(u64),
+    /// its number; the handle of its frame, once a lookup has read it
+    Stored(u64, Option<FrameHandle<Block>>),
     Memory(Arc<Block>),
 }
 
@@ -25,20 +28,29 @@ pub(super) struct Level {
     /// has no data entries
     pub only_fences: bool,
     first: u64,
+    /// of the keys of all data entries; None after an opening
+    filter: Option<Filter>,
     places: RwLock<Vec<Place>>,
 }
 
 impl Level {
-    pub fn new(run: u64, only_fences: bool) -> Self {
-        Self::opened(run, only_fences, 0, Vec::new())
+    pub fn new(run: u64, only_fences: bool, filter: Option<Filter>) -> Self {
+        Self {
+            filter,
+            ..Self::opened(run, only_fences, 0, Vec::new())
+        }
     }
 
     pub fn opened(run: u64, only_fences: bool, first: u64, numbers: Vec<u64>) -> Self {
-        let places = numbers.into_iter().map(Place::Stored).collect();
+        let places = numbers
+            .into_iter()
+            .map(|number| Place::Stored(number, None))
+            .collect();
         Self {
             run,
             only_fences,
             first,
+            filter: None,
             places: RwLock::new(places),
         }
     }
@@ -48,9 +60,37 @@ impl Level {
         self.first + self.places.read().len() as u64
     }
 
-    /// Bytes of the list.
+    /// Bytes of the list and the filter.
     pub fn memory_bytes(&self) -> usize {
-        self.places.read().capacity() * size_of::<Place>()
+        let filter = self.filter.as_ref().map_or(0, Filter::memory_bytes);
+        self.places.read().capacity() * size_of::<Place>() + filter
+    }
+
+    pub fn filter(&self) -> Option<&Filter> {
+        self.filter.as_ref()
+    }
+
+    /// Whether there may be a data entry of a key with this hash; false is certain.
+    pub fn may_contain(&self, hash: u64) -> bool {
+        let filter = self.filter.as_ref();
+        !self.only_fences && filter.is_none_or(|filter| filter.may_contain(hash))
+    }
+
+    /// The handle of a stored block's frame; None if the pool keeps nothing.
+    pub fn frame(&self, ordinal: u64, pool: &Arc<Pool>) -> Option<FrameHandle<Block>> {
+        if pool.budget_bytes() == 0 {
+            return None;
+        }
+        if let Place::Stored(_, frame @ Some(_)) = self.place(ordinal)? {
+            return frame;
+        }
+        let at = usize::try_from(ordinal.checked_sub(self.first)?).ok()?;
+        match self.places.write().get_mut(at)? {
+            Place::Stored(_, frame) => {
+                Some(frame.get_or_insert_with(|| FrameHandle::new(pool)).clone())
+            }
+            Place::Memory(_) => None,
+        }
     }
 
     pub fn place(&self, ordinal: u64) -> Option<Place> {
@@ -61,7 +101,7 @@ impl Level {
     /// The number of a block; None if it is not stored.
     pub fn number(&self, ordinal: u64) -> Option<u64> {
         match self.place(ordinal)? {
-            Place::Stored(number) => Some(number),
+            Place::Stored(number, _) => Some(number),
             Place::Memory(_) => None,
         }
     }
@@ -82,7 +122,10 @@ impl Level {
     pub fn read(&self, ordinal: u64, tree: u64, blocks: &dyn LevelBlocks) -> Result<Arc<Block>> {
         match self.place(ordinal) {
             Some(Place::Memory(block)) => Ok(block),
-            Some(Place::Stored(number)) => {
+            Some(Place::Stored(number, frame)) => {
+                if let Some(block) = frame.and_then(|frame| frame.get()) {
+                    return Ok(block);
+                }
                 let bytes = blocks.read(number)?;
                 let run = self.run;
                 let at = Identity {

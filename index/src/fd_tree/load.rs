@@ -1,82 +1,27 @@
-//! Adds many sorted entries at once: they are a source of a full-speed compaction of their own. An
-//! empty tree is thus written from its first to its last block, in batches.
+//! Adds many sorted entries at once: they are a source of a compaction of their own. An empty
+//! tree is thus written from its first to its last block, in batches.
 //!
-//! The entries become visible at one moment, as part of the old side: a reader behind the wavefront
-//! looks for them between the old head and the old levels. Before that moment the load removes those
-//! that the tree has already, so that inserts and deletes of one entry go on alternating:
+//! The entries become visible at one moment, as part of the old side: a reader behind the
+//! wavefront looks for them between the old head and the old levels. Before that moment the load
+//! removes those that the tree has already, so that inserts and deletes of one entry alternate:
 //! 1. The load holds the compactor's lock, so that new modifications are in the head.
 //! 2. It scans the tree beside its entries and drops those that are there.
 //! 3. Under the state's lock it drops those that the head has got meanwhile, and begins the
-//!    compaction. [`State::loads`](super::state::State) tells a writer that has looked for its entry
-//!    before this moment to look again.
+//!    compaction. [`State::loads`] tells a writer that has looked for its entry before this moment
+//!    to look again.
 //!
 //! The log does not have these entries. A load is durable when its compaction has ended; after a
 //! crash the entries up to the last durable wavefront are there.
 
 use super::compaction::Compaction;
 use super::head::Data;
+use super::loaded::Loaded;
 use super::scan::Scan;
 use super::state::{Shared, State};
 use crate::access_method::Direction;
 use crate::entry::{ROW_BYTES, key_of};
 use std::sync::Arc;
 use strandline_base::Result;
-
-/// Sorted, distinct entries in memory.
-#[derive(Debug, Default)]
-pub(super) struct Loaded {
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
-}
-
-impl Loaded {
-    fn of<'e>(entries: impl IntoIterator<Item = &'e [u8]>) -> Self {
-        let mut loaded = Self::default();
-        for entry in entries {
-            loaded.bytes.extend_from_slice(entry);
-            loaded.ends.push(loaded.bytes.len());
-        }
-        loaded
-    }
-
-    pub fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    /// Bytes of all entries.
-    pub fn bytes(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// Bytes of memory.
-    pub fn memory_bytes(&self) -> usize {
-        self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()
-    }
-
-    pub fn get(&self, at: usize) -> Option<&[u8]> {
-        let start = at
-            .checked_sub(1)
-            .map_or(Some(0), |at| self.ends.get(at).copied());
-        self.bytes.get(start?..*self.ends.get(at)?)
-    }
-
-    /// The number of entries below `key`.
-    pub fn below(&self, key: &[u8]) -> usize {
-        let (mut low, mut high) = (0, self.len());
-        while low < high {
-            let middle = usize::midpoint(low, high);
-            match self.get(middle) {
-                Some(found) if found < key => low = middle + 1,
-                _ => high = middle,
-            }
-        }
-        low
-    }
-
-    pub fn contains(&self, key: &[u8]) -> bool {
-        self.get(self.below(key)) == Some(key)
-    }
-}
 
 /// Entries of a load that the tree does not have, and those that may not be alone under their key.
 struct New<'e> {

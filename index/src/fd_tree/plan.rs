@@ -1,6 +1,6 @@
 //! Merge-prepare: which levels a compaction replaces, and which it makes [FD+ §2.3, §4.2].
 
-use super::load::Loaded;
+use super::loaded::Loaded;
 use super::state::{Settings, State};
 
 /// What a compaction does.
@@ -83,15 +83,20 @@ pub(super) fn plan(
         all => (bytes + loaded_bytes) / all,
     };
     let fences_a_block = (block_bytes / key_bytes).clamp(2, settings.block_entries_max) as u64;
-    let mut fence_levels = 0;
-    let mut fences = bound;
-    while fences > settings.capacity(1) && fence_levels + 1 < target {
-        fences = fences.div_ceil(fences_a_block);
-        fence_levels += 1;
-    }
+    let fence_levels = fence_levels(settings, target, bound, fences_a_block);
     Plan {
         replaced,
         target,
         fence_levels,
     }
+}
+
+/// Levels of fences above a target of so many blocks, until the head can hold the fences.
+fn fence_levels(settings: &Settings, target: u32, blocks: u64, fences_a_block: u64) -> u32 {
+    let (mut levels, mut fences) = (0, blocks);
+    while fences > settings.capacity(1) && levels + 1 < target {
+        fences = fences.div_ceil(fences_a_block);
+        levels += 1;
+    }
+    levels
 }

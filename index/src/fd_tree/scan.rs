@@ -4,7 +4,7 @@
 //! A batch lies on one side of the wavefront (I6). Of the entries with one key the newest decides.
 
 use super::head::{Data, Head};
-use super::load::Loaded;
+use super::loaded::Loaded;
 use super::state::{Shared, Slot};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound::{Excluded, Included};
@@ -111,7 +111,7 @@ impl<'a> Scan<'a> {
         let mut pointer = pointer;
         for slot in &path {
             let Some(ordinal) = pointer else { break };
-            let block = self.shared.read(&slot.level, ordinal)?;
+            let block = self.shared.read_cached(&slot.level, ordinal)?;
             pointer = block.floor_fence(seek);
             if !slot.level.only_fences {
                 parts.push(self.level_part(slot, ordinal, &low, &high)?);

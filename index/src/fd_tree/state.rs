@@ -4,14 +4,18 @@
 //! head's levels are those of `old.slots` followed by `slots` from `old.new_levels` on.
 
 use super::block::Block;
+use super::filter::hash_of_entry;
 use super::head::{Change, Head};
 use super::level::Level;
-use super::load::Loaded;
+use super::loaded::Loaded;
+use crate::key_hash::hash_bytes;
 use std::collections::VecDeque;
+use std::ops::Bound::{Included, Unbounded};
 use std::sync::Arc;
 use strandline_base::Result;
 use strandline_base::sync::Mutex;
 use strandline_storage::level_blocks::LevelBlocks;
+use strandline_storage::pool::Pool;
 
 /// How a compaction goes beside readers and writers. All but `Fc` are for comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +48,8 @@ pub struct Settings {
     pub block_entries_max: usize,
     /// bytes that a compaction gathers before it writes them
     pub batch_bytes: usize,
+    /// bits of a level's filter for each of its entries; 0: no filters
+    pub filter_bits: usize,
 }
 
 impl Default for Settings {
@@ -56,6 +62,7 @@ impl Default for Settings {
             ratio: 24,
             block_entries_max: u16::MAX as usize,
             batch_bytes: 4 << 20,
+            filter_bits: 10,
         }
     }
 }
@@ -211,12 +218,56 @@ impl State {
 pub(super) struct Shared {
     pub settings: Settings,
     pub blocks: Arc<dyn LevelBlocks>,
+    /// keeps decoded blocks that lookups read
+    pub pool: Arc<Pool>,
     pub state: Mutex<State>,
 }
 
 impl Shared {
+    /// A block, for a reader that passes it once: it enters no cache.
     pub fn read(&self, level: &Level, ordinal: u64) -> Result<Arc<Block>> {
         level.read(ordinal, self.settings.tree, &*self.blocks)
+    }
+
+    /// A block on the path of a lookup, which is kept in the pool.
+    pub fn read_cached(&self, level: &Level, ordinal: u64) -> Result<Arc<Block>> {
+        match level.frame(ordinal, &self.pool) {
+            Some(frame) => frame.get_or_load(|| {
+                let block = self.read(level, ordinal)?;
+                let block = Arc::unwrap_or_clone(block);
+                let bytes = block.memory_bytes();
+                Ok((block, bytes))
+            }),
+            None => self.read(level, ordinal),
+        }
+    }
+
+    /// Whether an entry of this key may be there; false is certain.
+    pub fn may_have_key(&self, key: &[u8]) -> bool {
+        let state = self.state.lock();
+        let is_in = |head: &Head| {
+            let first = head
+                .data
+                .range::<[u8], _>((Included(key), Unbounded))
+                .next();
+            first.is_some_and(|(entry, _)| entry.starts_with(key))
+        };
+        let is_loaded = |loaded: &Loaded| {
+            let first = loaded.get(loaded.below(key));
+            first.is_some_and(|entry| entry.starts_with(key))
+        };
+        let old = state.old.as_ref();
+        let in_memory = is_in(&state.head)
+            || old.is_some_and(|old| is_in(&old.head))
+            || old
+                .and_then(|old| old.loaded.as_deref())
+                .is_some_and(is_loaded);
+        let hash = hash_bytes(key);
+        let mut levels = state
+            .slots
+            .iter()
+            .chain(old.into_iter().flat_map(|old| &old.slots));
+        in_memory || levels.any(|slot| slot.level.may_contain(hash))
     }
 
     /// Whether the entry is in the tree, and the loads begun when this was so.
@@ -229,9 +280,11 @@ impl Shared {
         let (mut pointer, path) = state.path(key);
         let _era = state.enter();
         drop(state);
-        for Slot { level, .. } in &path {
+        let hash = hash_of_entry(key);
+        let deepest = path.iter().rposition(|slot| slot.level.may_contain(hash));
+        for Slot { level, .. } in path.iter().take(deepest.map_or(0, |at| at + 1)) {
             let Some(ordinal) = pointer else { break };
-            let block = self.read(level, ordinal)?;
+            let block = self.read_cached(level, ordinal)?;
             if let Some(is_insert) = block.find(key) {
                 return Ok((is_insert, loads));
             }

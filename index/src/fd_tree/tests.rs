@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use strandline_base::rng::Rng;
 use strandline_storage::level_blocks::{LevelBlocks, MemoryBlocks};
+use strandline_storage::pool::Pool;
 
 fn small(mode: Mode) -> Settings {
     Settings {
@@ -17,6 +18,7 @@ fn small(mode: Mode) -> Settings {
         ratio: 2,
         block_entries_max: 4,
         batch_bytes: 4 * 256,
+        filter_bits: 0,
     }
 }
 
@@ -55,7 +57,12 @@ fn check_whole(tree: &FdTree, what: &str) {
 
 fn run_model(mode: Mode, seed: u64) {
     let mut rng = Rng::new(seed);
-    let tree = FdTree::open(small(mode), Arc::new(MemoryBlocks::new(256))).unwrap();
+    let settings = Settings {
+        filter_bits: 5 * seed as usize,
+        ..small(mode)
+    };
+    let pool = Pool::new(4000 * seed as usize);
+    let tree = FdTree::open(settings, Arc::new(MemoryBlocks::new(256)), pool).unwrap();
     let mut model = BTreeSet::new();
     let keys = 50 + rng.below(400);
     for step in 0..900 {
@@ -116,7 +123,7 @@ fn equals_a_set_in_every_mode() {
 #[test]
 fn space_is_not_doubled() {
     let blocks = Arc::new(MemoryBlocks::new(256));
-    let tree = FdTree::open(small(Mode::Fc), blocks.clone()).unwrap();
+    let tree = FdTree::open(small(Mode::Fc), blocks.clone(), Pool::new(0)).unwrap();
     for number in 0..4000 {
         tree.add(&key(number * 7919 % 4001)).unwrap();
     }
@@ -138,7 +145,12 @@ fn space_is_not_doubled() {
 /// Deletes shrink the tree (I4, I5).
 #[test]
 fn shrinks() {
-    let tree = FdTree::open(small(Mode::Fc), Arc::new(MemoryBlocks::new(256))).unwrap();
+    let tree = FdTree::open(
+        small(Mode::Fc),
+        Arc::new(MemoryBlocks::new(256)),
+        Pool::new(0),
+    )
+    .unwrap();
     for number in 0..2000 {
         tree.add(&key(number)).unwrap();
     }
@@ -162,7 +174,7 @@ fn readers_go_on_beside_compactions() {
     use std::sync::atomic::{AtomicBool, Ordering};
     for mode in [Mode::Fc, Mode::Xm, Mode::Ds] {
         let blocks = Arc::new(MemoryBlocks::new(256));
-        let tree = FdTree::open(small(mode), blocks).unwrap();
+        let tree = FdTree::open(small(mode), blocks, Pool::new(0)).unwrap();
         for number in 0..300 {
             tree.add(&key(2 * number)).unwrap();
         }

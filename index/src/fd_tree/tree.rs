@@ -6,7 +6,8 @@ use super::compaction::Compaction;
 use super::estimate;
 use super::head::Data;
 use super::image;
-use super::load::{self, Loaded};
+use super::load;
+use super::loaded::Loaded;
 use super::scan::{ENTRY_BYTES_MAX, Scan};
 use super::state::{Mode, Settings, Shared, State};
 use crate::access_method::Direction;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use strandline_base::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use strandline_base::{Error, ErrorKind, Result, SqlState};
 use strandline_storage::level_blocks::LevelBlocks;
+use strandline_storage::pool::Pool;
 
 const LATCHES: usize = 64;
 /// A load of less than this part of the head's budget adds its entries one by one.
@@ -42,10 +44,11 @@ pub struct FdTree {
 
 impl FdTree {
     /// The tree of the newest image of `blocks`; empty without one. A compaction under way goes on.
+    /// `pool` keeps the blocks that lookups read, within its budget.
     ///
     /// # Errors
     /// XX001 if the image or a block of the compaction is damaged.
-    pub fn open(settings: Settings, blocks: Arc<dyn LevelBlocks>) -> Result<Self> {
+    pub fn open(settings: Settings, blocks: Arc<dyn LevelBlocks>, pool: Arc<Pool>) -> Result<Self> {
         let mut state = State::default();
         let mut used = Vec::new();
         if let Some(bytes) = blocks.image()? {
@@ -55,6 +58,7 @@ impl FdTree {
         let shared = Shared {
             settings,
             blocks,
+            pool,
             state: Mutex::new(state),
         };
         let compactor = match Compaction::resume(&shared)? {
@@ -130,8 +134,8 @@ impl FdTree {
         seen.map(|()| is_new)
     }
 
-    /// Adds an entry unless it is there; `before` runs under the key's latch before. Returns whether
-    /// it is new.
+    /// Adds an entry unless it is there; `before` runs under the key's latch before. Returns
+    /// whether it is new.
     pub fn add_after(&self, entry: &[u8], before: impl FnOnce()) -> Result<bool> {
         self.make_room(entry.len())?;
         let _gate = self.pass_gate();
@@ -188,6 +192,9 @@ impl FdTree {
 
     /// Calls `each` with the entries of a key until it returns false.
     pub fn scan_key(&self, key: &[u8], mut each: impl FnMut(&[u8]) -> bool) -> Result<()> {
+        if !self.shared.may_have_key(key) {
+            return Ok(());
+        }
         let before = [key, &[u8::MAX; ROW_BYTES + 1]].concat();
         let mut scan = Scan::new(&self.shared, key, Some(&before), Direction::Forward);
         while let Some(entry) = scan.next()? {
@@ -428,7 +435,7 @@ impl FdTree {
             .min(ENTRY_BYTES_MAX)
     }
 
-    /// Bytes of memory: the heads, the levels' lists of blocks, the entries of a load.
+    /// Bytes of memory: the heads, the levels' lists of blocks and filters, the entries of a load.
     pub fn memory_bytes(&self) -> usize {
         let state = self.shared.state.lock();
         let old = state.old.as_ref();

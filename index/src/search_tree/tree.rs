@@ -45,6 +45,7 @@ use super::entries::{Entries, Tail};
 use super::kind::{Kind, Share};
 use super::node::{self, Damage, Frame, Node, Probe};
 use crate::access_method::Lookup;
+use crate::access_method::OldestSnapshot;
 use crate::entry::{ROW_BYTES, parts_of};
 use crate::key_hash::hash_bytes;
 use std::marker::PhantomData;
@@ -69,9 +70,6 @@ const ATTEMPTS: usize = 1000;
 
 /// Locks that keys share.
 const STRIPES: usize = 64;
-
-/// Gives the timestamp of the oldest snapshot that may still be taken or read.
-pub type OldestSnapshot = Arc<dyn Fn() -> CommitTs + Send + Sync>;
 
 /// A new node: its level, its low fence, and its page.
 #[derive(Clone, Debug)]

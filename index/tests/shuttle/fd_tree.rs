@@ -4,8 +4,13 @@
 use crate::explore;
 use shuttle::thread;
 use std::sync::Arc;
-use strandline_index::{Direction, FdTree, FdTreeMode, FdTreeSettings};
+use strandline_base::{CommitTs, RowId, Value};
+use strandline_index::{
+    AccessMethod, Direction, FdIndex, FdIndexSettings, FdTree, FdTreeMode, FdTreeSettings,
+    PartOrder,
+};
 use strandline_storage::level_blocks::MemoryBlocks;
+use strandline_storage::pool::Pool;
 
 /// Blocks of two entries, so that a few make a tree of several levels.
 fn tree(mode: FdTreeMode, numbers: impl IntoIterator<Item = u8>) -> Arc<FdTree> {
@@ -16,10 +21,11 @@ fn tree(mode: FdTreeMode, numbers: impl IntoIterator<Item = u8>) -> Arc<FdTree> 
         ratio: 2,
         block_entries_max: 2,
         batch_bytes: 64,
+        filter_bits: 0,
         ..FdTreeSettings::default()
     };
     let blocks = Arc::new(MemoryBlocks::new(64));
-    let tree = FdTree::open(settings, blocks).expect("in memory");
+    let tree = FdTree::open(settings, blocks, Pool::new(0)).expect("in memory");
     for number in numbers {
         assert!(tree.add(&[number]).expect("in memory"));
     }
@@ -160,5 +166,103 @@ fn adders_and_removers_of_one_entry_alternate() {
             _ => panic!("added more than once: {present}"),
         };
         assert_whole(&tree, expected);
+    });
+}
+
+/// An index with blocks of two entries, all of one key but the neighbours.
+fn index(entries: impl IntoIterator<Item = (i64, u64)>) -> Arc<FdIndex> {
+    let oldest = Arc::new(|| CommitTs::ZERO);
+    let mut settings = FdIndexSettings::new(vec![PartOrder::default()], oldest);
+    settings.tree = FdTreeSettings {
+        head_bytes: 600,
+        head_blocks: 4,
+        ratio: 2,
+        block_entries_max: 2,
+        batch_bytes: 64,
+        filter_bits: 0,
+        ..FdTreeSettings::default()
+    };
+    let index = FdIndex::open(Arc::new(MemoryBlocks::new(128)), settings).expect("in memory");
+    for (v, row) in entries {
+        let is_new = index.add(&index.encode(&[Value::BigInt(v)]), RowId(row));
+        assert!(is_new.expect("in memory"));
+    }
+    index.tree().compact().expect("in memory");
+    Arc::new(index)
+}
+
+/// Two rows get the same key during a compaction: exactly one of them sees the other.
+#[test]
+fn of_two_adders_to_an_fd_index_one_sees_the_other() {
+    explore(|| {
+        let index = index([(1, 1), (5, 1), (5, 2), (9, 1)]);
+        let adders = [10, 20].map(|row| {
+            let index = index.clone();
+            thread::spawn(move || {
+                let (key, mut others) = (index.encode(&[Value::BigInt(5)]), Vec::new());
+                let is_new = index.insert(&key, RowId(row), &mut others);
+                assert!(is_new.expect("in memory"));
+                others
+            })
+        });
+        index.tree().compact().expect("in memory");
+        let [a, b] = adders.map(|adder| adder.join().expect("it does not panic"));
+        assert!(
+            a.contains(&RowId(20)) ^ b.contains(&RowId(10)),
+            "{a:?} {b:?}"
+        );
+        assert!(a.len() + b.len() == 5, "{a:?} {b:?}");
+    });
+}
+
+/// A load of entries that writers add and remove, too: nothing is lost or there twice, and of a
+/// load and an adder of one key at least one sees the other.
+#[test]
+fn a_load_into_an_fd_index_loses_nothing() {
+    explore(|| {
+        let index = index([(2, 1), (4, 1)]);
+        let key = {
+            let index = index.clone();
+            move |v| index.encode(&[Value::BigInt(v)])
+        };
+        let adder = {
+            let (index, key) = (index.clone(), key.clone());
+            thread::spawn(move || {
+                let mut others = Vec::new();
+                for (v, row) in [(3, 1), (3, 2)] {
+                    others.clear();
+                    let inserted = index.insert(&key(v), RowId(row), &mut others);
+                    inserted.expect("in memory");
+                }
+                others.contains(&RowId(1))
+            })
+        };
+        let remover = {
+            let (index, key) = (index.clone(), key.clone());
+            thread::spawn(move || {
+                let retired = index.retire(&key(4), RowId(1), CommitTs::ZERO);
+                retired.expect("in memory");
+            })
+        };
+        let mut load = index.bulk_load_unique();
+        for v in 0..10 {
+            let pushed = load.push(&[Value::BigInt(v)], RowId(1), &mut Vec::new());
+            pushed.expect("in memory");
+        }
+        let met = load.collisions().expect("in memory");
+        load.finish().expect("in memory");
+        let adder_sees = adder.join().expect("it does not panic");
+        remover.join().expect("it does not panic");
+        let load_sees = met.iter().any(|met| met.others.contains(&RowId(2)));
+        assert!(adder_sees || load_sees, "{met:?}");
+        let mut damage = Vec::new();
+        index.check(&mut damage).expect("in memory");
+        assert_eq!(damage, Vec::<String>::new());
+        for (v, rows) in [(2, vec![1]), (3, vec![1, 2]), (9, vec![1])] {
+            let mut found = Vec::new();
+            index.lookup(&key(v), &mut found).expect("in memory");
+            assert!(found.iter().map(|row| row.0).eq(rows), "{v}: {found:?}");
+        }
+        assert!((10..=11).contains(&index.len()), "{}", index.len());
     });
 }

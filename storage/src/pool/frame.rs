@@ -24,6 +24,15 @@ struct HandleInner<T> {
     loading: Mutex<()>,
 }
 
+/// A clone refers to the same frame.
+impl<T: Send + Sync + std::fmt::Debug + 'static> Clone for FrameHandle<T> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+        }
+    }
+}
+
 impl<T: Send + Sync + std::fmt::Debug + 'static> FrameHandle<T> {
     /// An empty handle.
     pub fn new(pool: &Arc<Pool>) -> Self {

@@ -6,7 +6,7 @@ use strandline_storage::level_blocks::FileBlocks;
 /// Opens the tree of a device; small blocks in files.
 fn open(device: &dyn strandline_device::Device, mode: Mode) -> strandline_base::Result<FdTree> {
     let blocks = FileBlocks::open(device, "tree", 256)?;
-    FdTree::open(small(mode), Arc::new(blocks))
+    FdTree::open(small(mode), Arc::new(blocks), Pool::new(0))
 }
 
 /// The changes of one seed: number and whether it is added.
@@ -98,7 +98,7 @@ fn is_resumed_between_any_two_steps() {
             batch_bytes: 256,
             ..small(Mode::Fc)
         };
-        let mut tree = FdTree::open(settings, blocks.clone()).unwrap();
+        let mut tree = FdTree::open(settings, blocks.clone(), Pool::new(0)).unwrap();
         let mut model = BTreeSet::new();
         let (mut partial, mut resumed) = (0, 0);
         for step in 0..500 {
@@ -118,7 +118,7 @@ fn is_resumed_between_any_two_steps() {
                 resumed += 1;
                 drop(state);
                 tree.checkpoint().unwrap();
-                tree = FdTree::open(settings, blocks.clone()).unwrap();
+                tree = FdTree::open(settings, blocks.clone(), Pool::new(0)).unwrap();
                 let what = format!("seed {seed}, step {step}");
                 check_whole(&tree, &what);
                 if rng.one_in(8) {

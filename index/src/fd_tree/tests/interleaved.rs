@@ -20,15 +20,19 @@ struct Hooked {
 }
 
 impl Hooked {
-    fn tree(mode: Mode) -> (Arc<Self>, Arc<FdTree>) {
-        let blocks = Arc::new(Self {
+    fn blocks() -> Arc<Self> {
+        Arc::new(Self {
             blocks: MemoryBlocks::new(256),
             tree: OnceLock::new(),
             reads_left: AtomicUsize::new(usize::MAX),
             fails_image: AtomicBool::new(false),
             named: Mutex::default(),
-        });
-        let tree = Arc::new(FdTree::open(small(mode), blocks.clone()).unwrap());
+        })
+    }
+
+    fn tree(mode: Mode) -> (Arc<Self>, Arc<FdTree>) {
+        let blocks = Self::blocks();
+        let tree = Arc::new(FdTree::open(small(mode), blocks.clone(), Pool::new(0)).unwrap());
         blocks.tree.set(Arc::downgrade(&tree)).unwrap();
         (blocks, tree)
     }
@@ -161,4 +165,45 @@ fn a_failed_image_frees_nothing() {
     tree.checkpoint().unwrap();
     let levels: u64 = tree.levels().iter().map(|(_, blocks, _)| blocks).sum();
     assert_eq!(tree.blocks() as u64, levels, "no block is lost");
+}
+
+/// With filters a lookup of an absent key, as every insert makes it, reads no block but for the few
+/// that a filter errs about; with a pool a present key is read once.
+#[test]
+fn filters_and_the_pool_save_reads() {
+    for (filter_bits, pool_bytes) in [(0, 0), (10, 0), (10, 1 << 20)] {
+        let blocks = Hooked::blocks();
+        let settings = Settings {
+            filter_bits,
+            ..small(Mode::Fc)
+        };
+        let tree = FdTree::open(settings, blocks.clone(), Pool::new(pool_bytes)).unwrap();
+        for number in 0..400 {
+            tree.add(&key(2 * (number * 77 % 400))).unwrap();
+        }
+        let reads = |lookup: &dyn Fn()| {
+            blocks.reads_left.store(1 << 40, Ordering::SeqCst);
+            lookup();
+            (1 << 40) - blocks.reads_left.load(Ordering::SeqCst)
+        };
+        let absent =
+            reads(&|| (0..400).for_each(|n| assert!(!tree.contains(&key(2 * n + 1)).unwrap())));
+        let present = || (0..400).for_each(|n| assert!(tree.contains(&key(2 * n)).unwrap()));
+        let (first, second) = (reads(&present), reads(&present));
+        match (filter_bits, pool_bytes) {
+            (0, _) => assert!(absent > 800 && second > 800, "{absent} {second}"),
+            (_, 0) => assert!(absent < 60 && first == second, "{absent} {first} {second}"),
+            _ => assert!(second == 0 && first <= tree.blocks(), "{first} {second}"),
+        }
+        let mut found = Vec::new();
+        let seen = tree.scan_key(&1_u64.to_be_bytes(), |_| unreachable!());
+        seen.unwrap();
+        let seen = tree.scan_key(&2_u64.to_be_bytes(), |entry| {
+            found.push(entry.to_vec());
+            true
+        });
+        seen.unwrap();
+        assert_eq!(found, [key(2)]);
+        check_whole(&tree, "with filters");
+    }
 }

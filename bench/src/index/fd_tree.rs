@@ -1,0 +1,325 @@
+//! Figures of the FD+tree on a throttled device, after the FD+ paper's §5: Fig. 6 (shares of
+//! lookups), Fig. 7 (sizes), Fig. 8 (nearly only inserts), Fig. 9 (ablations). Of each run the
+//! completion time, the worst insert and lookup, and the most space.
+//!
+//! `cargo run --release -p strandline-index --example fd_tree -- [entries] [requests]`
+//!
+//! Prints a table, and a line of JSON per result. Differences from the paper: the device is memory
+//! behind a limit of 250 MB/s and 64,000 requests/s; 2 threads look up, 1 modifies, 1 compacts.
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use strandline_base::Result;
+use strandline_base::rng::Rng;
+use strandline_device::{Limits, MemoryDevice, Throttled, real_delays};
+use strandline_index::{FdTree, FdTreeMode as Mode, FdTreeSettings};
+use strandline_storage::level_blocks::{FileBlocks, LevelBlocks};
+use strandline_storage::pool::Pool;
+
+const BLOCK_BYTES: usize = 4096;
+const LIMITS: Limits = Limits {
+    bandwidth: 250_000_000,
+    requests: 64_000,
+};
+const LOOKUP_THREADS: u64 = 2;
+
+/// Blocks of a device, with the reads counted and the most that were used.
+#[derive(Debug)]
+struct Counted {
+    blocks: FileBlocks,
+    reads: AtomicU64,
+    used_max: AtomicU64,
+}
+
+impl LevelBlocks for Counted {
+    fn block_bytes(&self) -> usize {
+        self.blocks.block_bytes()
+    }
+    fn allocate(&self, count: usize) -> Result<Vec<u64>> {
+        let numbers = self.blocks.allocate(count)?;
+        self.used_max.fetch_max(self.blocks.used() as u64, Relaxed);
+        Ok(numbers)
+    }
+    fn read(&self, block: u64) -> Result<Vec<u8>> {
+        self.reads.fetch_add(1, Relaxed);
+        self.blocks.read(block)
+    }
+    fn write(&self, blocks: &[(u64, Vec<u8>)]) -> Result<()> {
+        self.blocks.write(blocks)
+    }
+    fn sync(&self) -> Result<()> {
+        self.blocks.sync()
+    }
+    fn free(&self, blocks: &[u64]) {
+        self.blocks.free(blocks);
+    }
+    fn used(&self) -> usize {
+        self.blocks.used()
+    }
+    fn set_used(&self, blocks: &[u64]) {
+        self.blocks.set_used(blocks);
+    }
+    fn put_image(&self, image: &[u8]) -> Result<()> {
+        self.blocks.put_image(image)
+    }
+    fn image(&self) -> Result<Option<Vec<u8>>> {
+        self.blocks.image()
+    }
+}
+
+/// One run.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    figure: &'static str,
+    mode: Mode,
+    is_ascending: bool,
+    /// entries before the run
+    entries: u64,
+    requests: u64,
+    /// lookups among 100 requests
+    lookups: u64,
+    /// deletes among 100 modifications
+    deletes: u64,
+    filter_bits: usize,
+    pool_bytes: usize,
+}
+
+/// Its result.
+struct Outcome {
+    seconds: f64,
+    worst_modification: Duration,
+    worst_lookup: Duration,
+    modified: u64,
+    looked_up: u64,
+    reads: u64,
+    /// blocks at the begin, and the most during the run
+    blocks: (u64, u64),
+}
+
+fn entry(number: u64, is_ascending: bool) -> [u8; 16] {
+    let key = match is_ascending {
+        true => number,
+        // A permutation of all numbers.
+        false => (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+    };
+    (u128::from(key) << 64 | u128::from(number)).to_be_bytes()
+}
+
+fn run(run: Run) -> Result<Outcome> {
+    let clock = real_delays();
+    let device = Throttled::new(Arc::new(MemoryDevice::default()), LIMITS, clock);
+    let blocks = Arc::new(Counted {
+        blocks: FileBlocks::open(&device, "tree", BLOCK_BYTES)?,
+        reads: AtomicU64::new(0),
+        used_max: AtomicU64::new(0),
+    });
+    let settings = FdTreeSettings {
+        mode: run.mode,
+        filter_bits: run.filter_bits,
+        ..FdTreeSettings::default()
+    };
+    let tree = FdTree::open(settings, blocks.clone(), Pool::new(run.pool_bytes))?;
+    let mut first: Vec<_> = (0..run.entries)
+        .map(|n| entry(n, run.is_ascending))
+        .collect();
+    first.sort_unstable();
+    let first: Vec<&[u8]> = first.iter().map(|entry| &entry[..]).collect();
+    tree.load(&first, None)?;
+    let blocks_before = blocks.used() as u64;
+    blocks.used_max.store(blocks_before, Relaxed);
+    blocks.reads.store(0, Relaxed);
+
+    let lookups = run.requests * run.lookups / 100;
+    let modifications = run.requests - lookups;
+    let is_over = AtomicBool::new(false);
+    let inserted = AtomicU64::new(run.entries);
+    let begin = Instant::now();
+    let compact = || -> Result<()> {
+        while !is_over.load(Relaxed) {
+            if !tree.compact_step()? {
+                std::thread::yield_now();
+            }
+        }
+        Ok(())
+    };
+    let modify = || -> Result<Duration> {
+        let (mut rng, mut worst, mut deleted) = (Rng::new(1), Duration::ZERO, 0);
+        for _ in 0..modifications {
+            let begin = Instant::now();
+            if rng.below(100) < run.deletes && deleted < run.entries {
+                tree.remove(&entry(deleted, run.is_ascending))?;
+                deleted += 1;
+            } else {
+                let number = inserted.fetch_add(1, Relaxed);
+                tree.add(&entry(number, run.is_ascending))?;
+            }
+            worst = worst.max(begin.elapsed());
+        }
+        Ok(worst)
+    };
+    let look_up = |seed: u64| -> Result<Duration> {
+        let (mut rng, mut worst) = (Rng::new(seed), Duration::ZERO);
+        for _ in 0..lookups / LOOKUP_THREADS {
+            let number = rng.below(inserted.load(Relaxed));
+            let begin = Instant::now();
+            tree.contains(&entry(number, run.is_ascending))?;
+            worst = worst.max(begin.elapsed());
+        }
+        Ok(worst)
+    };
+    let (worst_modification, worst_lookup) = std::thread::scope(|scope| -> Result<_> {
+        let compactor = scope.spawn(compact);
+        let readers: Vec<_> = (0..LOOKUP_THREADS)
+            .map(|seed| scope.spawn(move || look_up(seed + 2)))
+            .collect();
+        let modified = modify();
+        let mut worst = Duration::ZERO;
+        for reader in readers {
+            worst = worst.max(reader.join().expect("a reader does not panic")?);
+        }
+        is_over.store(true, Relaxed);
+        compactor.join().expect("the compactor does not panic")?;
+        Ok((modified?, worst))
+    })?;
+    let seconds = begin.elapsed().as_secs_f64();
+    Ok(Outcome {
+        seconds,
+        worst_modification,
+        worst_lookup,
+        modified: modifications,
+        looked_up: lookups,
+        reads: blocks.reads.load(Relaxed),
+        blocks: (blocks_before, blocks.used_max.load(Relaxed)),
+    })
+}
+
+const FIVE: [(&str, Mode); 5] = [
+    ("fc", Mode::Fc),
+    ("xm", Mode::Xm),
+    ("ds", Mode::Ds),
+    ("fc_no_sharing", Mode::FcNoSharing),
+    ("fc_tuple", Mode::FcTuple),
+];
+
+/// All runs, by the paper's figures.
+fn runs(all: Run) -> Vec<(&'static str, Run)> {
+    let mut runs = Vec::new();
+    for is_ascending in [false, true] {
+        for lookups in [20, 60, 80] {
+            let share = Run {
+                figure: "6",
+                is_ascending,
+                lookups,
+                ..all
+            };
+            runs.extend(FIVE.map(|(name, mode)| (name, Run { mode, ..share })));
+        }
+    }
+    for entries in [all.entries / 4, all.entries * 2] {
+        let size = Run {
+            figure: "7",
+            entries,
+            requests: all.requests / 2,
+            lookups: 80,
+            ..all
+        };
+        runs.extend(
+            FIVE.into_iter()
+                .take(3)
+                .map(|(name, mode)| (name, Run { mode, ..size })),
+        );
+    }
+    let orders = Run {
+        figure: "8",
+        is_ascending: true,
+        lookups: 9,
+        deletes: 48,
+        ..all
+    };
+    runs.extend(
+        FIVE.into_iter()
+            .take(3)
+            .map(|(name, mode)| (name, Run { mode, ..orders })),
+    );
+    let writes = Run {
+        figure: "9",
+        lookups: 0,
+        deletes: 0,
+        ..all
+    };
+    runs.extend(FIVE.map(|(name, mode)| (name, Run { mode, ..writes })));
+    for (filter_bits, pool_bytes) in [(0, 0), (0, 4 << 20), (10, 0)] {
+        let reads = Run {
+            figure: "reads",
+            lookups: 80,
+            filter_bits,
+            pool_bytes,
+            ..all
+        };
+        runs.push(("fc", reads));
+    }
+    runs
+}
+
+fn main() -> Result<()> {
+    let argument = |at, default| {
+        let text = std::env::args().nth(at);
+        text.and_then(|text| text.parse().ok()).unwrap_or(default)
+    };
+    let (entries, requests): (u64, u64) = (argument(1, 1_000_000), argument(2, 400_000));
+    let all = Run {
+        figure: "",
+        mode: Mode::Fc,
+        is_ascending: false,
+        entries,
+        requests,
+        lookups: 0,
+        deletes: 50,
+        filter_bits: 10,
+        pool_bytes: 4 << 20,
+    };
+    let mut out = std::io::stdout().lock();
+    let mut table = String::from(
+        "figure mode keys entries lookups% | kreq/s worst-modify-ms worst-lookup-ms \
+         reads/req space\n",
+    );
+    for (name, wanted) in runs(all) {
+        let done = run(wanted)?;
+        let keys = if wanted.is_ascending {
+            "ascending"
+        } else {
+            "random"
+        };
+        let requests = (done.modified + done.looked_up) as f64;
+        let (per_second, reads) = (requests / done.seconds, done.reads as f64 / requests);
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        let (modify, lookup) = (ms(done.worst_modification), ms(done.worst_lookup));
+        let space = done.blocks.1 as f64 / done.blocks.0.max(1) as f64;
+        let Run {
+            figure,
+            entries,
+            lookups,
+            filter_bits,
+            pool_bytes,
+            ..
+        } = wanted;
+        let json = format!(
+            "{{\"figure\":\"{figure}\",\"mode\":\"{name}\",\"keys\":\"{keys}\",\
+             \"entries\":{entries},\
+             \"requests\":{requests},\"lookup_percent\":{lookups},\"filter_bits\":{filter_bits},\
+             \"pool_bytes\":{pool_bytes},\"per_second\":{per_second:.0},\
+             \"worst_modify_ms\":{modify:.2},\"worst_lookup_ms\":{lookup:.2},\
+             \"reads_per_request\":{reads:.3},\"space\":{space:.3}}}"
+        );
+        writeln!(out, "{json}").ok();
+        table += &format!(
+            "{figure:>5} {name:>13} {keys:>9} {entries:>8} {lookups:>3} | {:>8.1} {modify:>9.2} \
+             {lookup:>9.2} {reads:>6.3} {space:>5.2}\n",
+            per_second / 1e3
+        );
+    }
+    writeln!(out, "{table}").ok();
+    Ok(())
+}
