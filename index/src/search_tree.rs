@@ -19,9 +19,10 @@
 //!
 //! Differences from the papers: `kind` and `tree`. LIDBlocks (Indirection §3) are not implemented.
 //!
-//! Rooms from below: `entries`, `node`, `kind`, `tree`, then `write`, `join`, `cursor`, `load`,
-//! `estimate` and `check`, which add methods to the tree.
+//! Rooms from below: `entries`, `node`, `kind`, `tree`, then `write`, `join`, `ahead`, `cursor`,
+//! `load`, `estimate` and `check`, which add methods to the tree.
 
+mod ahead;
 mod check;
 mod cursor;
 mod entries;

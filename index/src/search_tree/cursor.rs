@@ -2,8 +2,10 @@
 //!
 //! A cursor copies a leaf's page under the leaf's latch and keeps the fence at which it continues.
 //! Between two calls it holds no latch and no position within a page that others change. A backward
-//! cursor descends from the root for each leaf, since there are no left links.
+//! cursor descends from the root for each leaf, since there are no left links. From the second leaf
+//! on the next ones are read ahead.
 
+use super::ahead::LeavesAhead;
 use super::kind::{Kind, Predicate};
 use super::node::{Node, Probe};
 use super::tree::{Tree, row_at};
@@ -26,6 +28,7 @@ pub(super) struct TreeCursor<'a, K> {
     /// positions of the entries that have not been returned yet
     rest: Range<usize>,
     access: Access,
+    ahead: LeavesAhead,
 }
 
 impl<'a, K: Kind> TreeCursor<'a, K> {
@@ -41,6 +44,7 @@ impl<'a, K: Kind> TreeCursor<'a, K> {
             rest: 0..0,
             // The first leaf is one that a lookup would read, too.
             access: Access::Random,
+            ahead: LeavesAhead::new(direction),
         }
     }
 
@@ -112,6 +116,9 @@ impl<'a, K: Kind> TreeCursor<'a, K> {
                 self.is_read = low <= self.range.from;
                 self.range.before = Some(low);
             }
+        }
+        if !self.is_read {
+            self.ahead.advance(tree, &self.from, self.before.as_deref());
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! The tree against a sorted map, with small nodes that make the tree deep; retired entries; pages
 //! that are given back; the shape of loaded trees; failing and damaged pages.
 
+mod ahead;
 mod concurrency;
 mod crash;
 mod damage;

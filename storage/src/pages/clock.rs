@@ -1,9 +1,9 @@
-//! The order in which frames are looked at when one has to leave: the clock's ring, and before it the
-//! frames that were read ahead and that nobody has used.
+//! The order in which frames are looked at when one has to leave: the clock's ring, and before it
+//! the frames that were read ahead and that nobody has used.
 //!
 //! Invariants:
-//! 1. A frame of the table is in one of the two lists, once it is present. Frames that have left the
-//!    table may still be there.
+//! 1. A frame of the table is in one of the two lists, once it is present. Frames that have left
+//!    the table may still be there.
 //! 2. Unused frames are the first victims as soon as there are more than `unused_max` of them, the
 //!    oldest first: fewer may be about to be used.
 

@@ -1,9 +1,10 @@
 //! Replacement of frames: second chance (clock), clean pages first.
 //!
-//! Pages that were read ahead and not used are the first victims (`clock`). A frame enters without the reference bit, as in the pool of blocks, so that pages read once
-//! leave before pages read repeatedly. A dirty page is written before it leaves, a clean one that
-//! was read at random is offered to the SSD cache. Latched pages
-//! stay, if need be beyond the budget: a thread that holds latches never waits for a frame.
+//! Pages that were read ahead and not used are the first victims (`clock`). A frame enters without
+//! the reference bit, as in the pool of blocks, so that pages read once leave before pages read
+//! repeatedly. A dirty page is written before it leaves, a clean one that was read at random is
+//! offered to the SSD cache. Latched pages stay, if need be beyond the budget: a thread that holds
+//! latches never waits for a frame.
 
 use std::sync::Arc;
 
@@ -132,6 +133,8 @@ impl PageStore {
             }
         }
         match dirty.is_empty() {
+            // An unused page does not leave for another one.
+            true if !is_dirty_wanted => Found::Nothing,
             true => match self.evict_unused(&mut clock, true) {
                 Some(frame) => Found::Clean(frame),
                 None => Found::Nothing,

@@ -2,9 +2,10 @@
 //!
 //! State: *loading* or *ahead* → *present* → (*leaving* →) *gone*. Only the thread that has made a
 //! frame ends its loading. A frame that is ahead is read by a queue; whoever takes the completion
-//! ends that, and threads wait for it with `PageStore::await_ahead` before they latch the page. A clean page that the SSD cache may take is *leaving* until the cache has
-//! it; threads that look for the page wait, so that nobody changes it meanwhile. A gone frame is
-//! not in use and not dirty; threads that still find it look the page up again.
+//! ends that, and threads wait for it with `PageStore::await_ahead` before they latch the page. A
+//! clean page that the SSD cache may take is *leaving* until the cache has it; threads that look
+//! for the page wait, so that nobody changes it meanwhile. A gone frame is not in use and not
+//! dirty; threads that still find it look the page up again.
 
 use std::fmt;
 use std::ops::Deref;

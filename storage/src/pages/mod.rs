@@ -30,9 +30,9 @@
 //! `checkpointing` → `gate` → the log's locks. `checkpointing` → the SSD cache's → `syncing` of a
 //! file. `growth` of a file → nothing. `shard` → nothing. `clock` → a frame's state → nothing.
 //! `pending` of the reads ahead → a frame's state →
-//! nothing. No I/O happens under one of these except under `checkpointing`, `growth` and `syncing`, for which
-//! only checkpoints, growing files and the cache's rounds wait; the log may prepare a segment while
-//! `gate` is held shared.
+//! nothing. No I/O happens under one of these except under `checkpointing`, `growth` and `syncing`,
+//! for which only checkpoints, growing files and the cache's rounds wait; the log may prepare a
+//! segment while `gate` is held shared.
 //!
 //! # Differences from the paper
 //! \[Indirection §4\] measures page writes of indexes whose leaves hold logical ids; the page store

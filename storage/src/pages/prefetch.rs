@@ -1,16 +1,17 @@
 //! Pages that are read before they are asked for, many at the same time.
 //!
-//! A prefetch is a hint. It enters frames in the state *ahead* into the table, as a read does in the
-//! state *loading*, and submits their reads; nobody waits. A thread that asks for such a page handles
-//! the completions that have come, until its page is there. So no thread of its own is needed.
+//! A prefetch is a hint. It enters frames in the state *ahead* into the table, as a read does in
+//! the state *loading*, and submits their reads; nobody waits. A thread that asks for such a page
+//! handles the completions that have come, until its page is there. So no thread of its own is
+//! needed.
 //!
 //! Invariants:
 //! 1. A page that is in the table is not read ahead. So a prefetch never overtakes a page that is
 //!    dirty, or that leaves.
-//! 2. A page is not evicted, written or given to the SSD cache while its frame is ahead. So the place
-//!    where its newest version was found is right when the read ends.
-//! 3. A prefetch writes no page to make room: it gives up instead. Pages on their way take a quarter
-//!    of the memory at most.
+//! 2. A page is not evicted, written or given to the SSD cache while its frame is ahead. So the
+//!    place where its newest version was found is right when the read ends.
+//! 3. A prefetch writes no page to make room: it gives up instead. Pages on their way take an
+//!    eighth of the memory at most.
 //! 4. An error leaves no frame: the later read of the page reports its own.
 //!
 //! Pages that the SSD cache has are not read ahead.
@@ -37,9 +38,9 @@ struct Run {
 }
 
 impl PageStore {
-    /// Begins to read pages that will be asked for soon. Returns how many of them it has dealt with,
-    /// from the first one on: fewer than all if too many are on their way, or if all memory is in use.
-    /// Waits for no read and reports no error.
+    /// Begins to read pages that will be asked for soon. Returns how many of them it has dealt
+    /// with, from the first one on: fewer than all if too many are on their way, or if all memory
+    /// is in use. Waits for no read and reports no error.
     pub fn prefetch(&self, file: PageFileId, pages: &[PageNumber]) -> usize {
         self.handle_ready_arrivals();
         let Ok(file) = self.file(file) else { return 0 };
@@ -134,6 +135,12 @@ impl PageStore {
             frame.fill(image);
             self.clock.lock().push_unused(frame);
         }
+    }
+
+    /// The most pages on their way at the same time. A reader that keeps more than one and a half
+    /// times as many ahead of itself may find the first of them evicted.
+    pub fn prefetched_pages_max(&self) -> usize {
+        self.read_ahead.pages_max
     }
 
     /// Counts of the reads ahead since the start; None before the first one.

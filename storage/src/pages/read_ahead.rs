@@ -62,12 +62,16 @@ pub(super) struct ReadAhead {
     on_their_way: AtomicUsize,
     /// the most of them
     pub pages_max: usize,
+    /// pages that have come, that nobody has used, and that are no victims yet
+    pub unused_max: usize,
     pub pages: AtomicU64,
     pub unused: AtomicU64,
 }
 
 impl ReadAhead {
-    /// The reads ahead of a store of `frames_max` pages: they take a quarter of its memory at most.
+    /// The reads ahead of a store of `frames_max` pages. Pages on their way take an eighth of its
+    /// memory at most, and unused ones a quarter, so that a reader's next pages come while it uses
+    /// the ones before.
     pub fn new(device: Arc<dyn Device>, frames_max: usize) -> Self {
         Self {
             device,
@@ -75,7 +79,8 @@ impl ReadAhead {
             pending: Mutex::new(Pending::default()),
             handled: Condvar::new(),
             on_their_way: AtomicUsize::new(0),
-            pages_max: (frames_max / 4).clamp(1, PAGES_MAX),
+            pages_max: (frames_max / 8).clamp(1, PAGES_MAX),
+            unused_max: (frames_max / 4).max(1),
             pages: AtomicU64::new(0),
             unused: AtomicU64::new(0),
         }

@@ -112,7 +112,7 @@ impl PageStore {
             device,
             log,
             frames_max,
-            clock: Mutex::new(Clock::new(read_ahead.pages_max)),
+            clock: Mutex::new(Clock::new(read_ahead.unused_max)),
             read_ahead,
             files,
             cache,

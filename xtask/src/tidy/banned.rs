@@ -194,6 +194,16 @@ pub const EXCEPTIONS: &[Exception] = &[
         reason: "the reserve on the disk is space, not data",
     },
     Exception {
+        path: "strandline_device",
+        place: "index/examples/read_ahead.rs",
+        reason: "compares the requests of a real device with the pages that come from it",
+    },
+    Exception {
+        path: "device.open",
+        place: "index/examples/read_ahead.rs",
+        reason: "compares the requests of a real device with the pages that come from it",
+    },
+    Exception {
         path: "thread::Builder",
         place: "device/src/queue/thread.rs",
         reason: "a thread per request in service, joined when the queue is dropped",

@@ -84,11 +84,11 @@ fn only_absent_pages_are_read() {
     assert_eq!(rig.store.prefetch(PageFileId(99), &numbers([1])), 0);
 }
 
-/// A quarter of the memory is for pages that nobody has asked for yet.
+/// An eighth of the memory is for pages on their way.
 #[test]
 fn memory_for_reads_ahead_is_bounded() {
     let (_, rig) = written(16);
-    assert_eq!(rig.store.prefetch(FILE, &numbers(1..=LAST)), 4);
+    assert_eq!(rig.store.prefetch(FILE, &numbers(1..=LAST)), 2);
     let more = rig.store.prefetch(FILE, &numbers([9]));
     assert_eq!(more, 0, "all on their way");
     let read = |n| rig.read(PageNumber(n)).unwrap();
@@ -128,8 +128,8 @@ fn unused_pages_are_the_first_victims() {
     store.open_file(FILE).unwrap();
     let read = |n| drop(store.read(FILE, PageNumber(n), Access::Sequential).unwrap());
     (1..=4).for_each(read);
-    for from in [5, 9, 13] {
-        assert_eq!(store.prefetch(FILE, &numbers(from..from + 4)), 4);
+    for from in (5..16).step_by(2) {
+        assert_eq!(store.prefetch(FILE, &numbers(from..from + 2)), 2);
     }
     store.prefetch(FILE, &[]);
     read(8);
@@ -219,7 +219,7 @@ fn the_newest_version_is_read_in_every_mode() {
         rig.verify(&format!("{mode:?}"));
         let stats = rig.store.read_ahead_stats().unwrap();
         // Most pages are in the cache, if there is one.
-        assert!(stats.pages > 50 || mode.is_some(), "{mode:?}: {stats:?}");
+        assert!(stats.pages > 20 || mode.is_some(), "{mode:?}: {stats:?}");
     }
 }
 
