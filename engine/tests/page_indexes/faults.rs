@@ -78,7 +78,7 @@ fn workload(db: &Arc<Db>) -> Result<()> {
 
 fn stride() -> u64 {
     let given = std::env::var("STRANDLINE_CRASH_STRIDE").ok();
-    given.and_then(|stride| stride.parse().ok()).unwrap_or(5)
+    given.and_then(|stride| stride.parse().ok()).unwrap_or(17)
 }
 
 fn verify(disk: &SimDisk, wall: &Arc<ManualClock>, what: &str) {
@@ -117,7 +117,7 @@ fn indexes_are_whole_after_two_crashes() {
                 drop(db.checkpoint(false));
                 again.operations()
             };
-            for second in [1, 2 + point % 7, end / 2, end] {
+            for second in [1 + point % 7, end / 2] {
                 let twice = crashed.after_crash(1);
                 twice.crash_at(second.max(1));
                 if let Ok(db) = open_disk(&twice, &wall) {
