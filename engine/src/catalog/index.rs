@@ -77,7 +77,8 @@ impl IndexStorage {
         }
     }
 
-    fn is_memory(&self) -> bool {
+    /// Whether it is memory.
+    pub fn is_memory(&self) -> bool {
         *self == Self::Memory
     }
 }

@@ -17,7 +17,7 @@ pub(crate) mod storage_uses;
 pub(crate) mod versions;
 
 use access::Access;
-use index::{ConstraintTiming, ForeignKeyDef, IndexDef, IndexId, IndexMethod};
+use index::{ConstraintTiming, ForeignKeyDef, IndexDef, IndexId, IndexMethod, IndexStorage};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -86,6 +86,9 @@ pub struct TableDef {
     /// WITH (key_index): the access method of keys that are added; None: hash
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_index: Option<IndexMethod>,
+    /// the storage of their indexes, if these are ordered
+    #[serde(default, skip_serializing_if = "IndexStorage::is_memory")]
+    pub key_storage: IndexStorage,
     /// CHECK constraints
     pub checks: Vec<CheckDef>,
     /// secondary indexes
@@ -329,6 +332,7 @@ impl TableDef {
             columns,
             keys: Vec::new(),
             key_index: None,
+            key_storage: IndexStorage::default(),
             checks: Vec::new(),
             indexes: Vec::new(),
             next_index: 0,

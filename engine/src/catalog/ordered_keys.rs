@@ -70,7 +70,33 @@ impl KeyDef {
     }
 }
 
+/// The words of `key_index` with the method and the storage of a table's keys.
+const KEY_INDEXES: [(&str, IndexMethod, IndexStorage); 3] = [
+    ("hash", IndexMethod::Hash, IndexStorage::Memory),
+    ("ordered", IndexMethod::Ordered, IndexStorage::Memory),
+    ("btree", IndexMethod::Ordered, IndexStorage::Pages),
+];
+
 impl TableDef {
+    /// The word of `key_index` for the keys that are added; None: the table has been defined
+    /// without one.
+    pub fn key_index_word(&self) -> Option<&'static str> {
+        let wanted = (self.key_index?, self.key_storage);
+        let mut words = KEY_INDEXES.iter();
+        let found = words.find(|(_, method, storage)| (*method, *storage) == wanted);
+        found.map(|(word, ..)| *word)
+    }
+
+    /// Sets the index of the keys that are added by a word of `key_index`. False: there is no such
+    /// word.
+    pub fn set_key_index(&mut self, word: &str) -> bool {
+        let found = KEY_INDEXES.iter().find(|(known, ..)| *known == word);
+        if let Some((_, method, storage)) = found {
+            (self.key_index, self.key_storage) = (Some(*method), *storage);
+        }
+        found.is_some()
+    }
+
     /// The indexes that readers may walk over: the secondary ones and those of ordered keys.
     pub fn readable_indexes(&self) -> impl Iterator<Item = &Arc<IndexDef>> {
         let keys = self.keys.iter().filter_map(|key| key.ordered.as_ref());

@@ -1,6 +1,6 @@
 //! The page files that definitions of indexes name.
 
-use crate::catalog::index::{IndexDef, IndexStorage};
+use crate::catalog::index::{IndexDef, IndexState, IndexStorage};
 use crate::catalog::{Catalog, TableDef};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -52,10 +52,20 @@ impl Catalog {
 
     /// The page files of all indexes.
     pub(crate) fn page_files(&self) -> BTreeSet<PageFileId> {
+        self.page_files_of(|_| true)
+    }
+
+    /// The page files of the indexes that an opening finds complete.
+    pub(crate) fn finished_page_files(&self) -> BTreeSet<PageFileId> {
+        self.page_files_of(|def| def.state == IndexState::Valid)
+    }
+
+    fn page_files_of(&self, is_meant: impl Fn(&IndexDef) -> bool) -> BTreeSet<PageFileId> {
         let tables = self.tables.values();
-        let files = tables.flat_map(|table| table.readable_indexes());
-        files
-            .filter_map(|def| def.page_file.map(PageFileId))
-            .collect()
+        let defs = tables.flat_map(|table| table.readable_indexes());
+        let files = defs
+            .filter(|def| is_meant(def))
+            .filter_map(|def| def.page_file);
+        files.map(PageFileId).collect()
     }
 }

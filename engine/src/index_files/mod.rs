@@ -1,15 +1,15 @@
 //! The page files of indexes: their numbers, who uses them, their memory, and their removal.
 //!
-//! An index with [`IndexStorage::Pages`](crate::catalog::index::IndexStorage) has a page file, which
-//! its definition names. Its pages are changed through `strandline_storage::pages`; the log's
+//! An index with [`IndexStorage::Pages`](crate::catalog::index::IndexStorage) has a page file,
+//! which its definition names. Its pages are changed through `strandline_storage::pages`; the log's
 //! records of them are in `log`.
 //!
 //! Invariants:
 //! 1. The file that the newest definition names is that of the index in memory, which has all its
 //!    entries, or it is *lost*: no opening uses it again.
 //! 2. A file is durable with its name before the catalog that names it is committed.
-//! 3. A file is removed when no index in memory has it ([`HeldFile`]) and no catalog that an opening
-//!    may find names it: by a checkpoint, or by the opening.
+//! 3. A file is removed when no index in memory has it ([`HeldFile`]) and no catalog that an
+//!    opening may find names it: by a checkpoint, or by the opening.
 //! 4. A number is used once: it is above those of all files, of the manifest, and of all records
 //!    that may be replayed.
 //!

@@ -3,7 +3,8 @@
 //!
 //! Such an index may have entries that nothing in memory tells of: of rows that left a key before
 //! the opening, of transactions that a crash has ended, and of their rows, whose places other rows
-//! may have by now. Until the comparison all its rows count as moved, so readers take no values from
+//! may have by now. Until the comparison all its rows count as moved, so readers take no values
+//! from
 //! entries, and no sweep knows of such an entry.
 //!
 //! A row whose only entry is the key of its newest version is not moved. All other rows are marked
@@ -14,7 +15,8 @@
 //! new key. A row that is inserted meanwhile has the entries found here, or none of them: if one is
 //! not that of its key, it is marked, in whatever order its row and its entries were read.
 //!
-//! Memory: entries are gathered for a part of the rows at a time, 16 bytes each, so that they take a
+//! Memory: entries are gathered for a part of the rows at a time, 16 bytes each, so that they
+//! take a
 //! 32nd of `memory_bytes`; each part costs a walk over the index. Keys are compared by 64-bit
 //! hashes.
 
@@ -40,7 +42,8 @@ fn hash(key: &KeyBytes) -> u64 {
 
 impl Db {
     /// Compares the entries of an opened index with their rows, if that has not been done. The
-    /// caller keeps sweeps away. Returns whether it has been done now; an index or a row that cannot
+    /// caller keeps sweeps away. Returns whether it has been done now; an index or a row that
+    /// cannot
     /// be read is left for another turn.
     pub(super) fn settle_opened(&self, store: &Store, index: &StoredIndex) -> bool {
         let Some(moved) = index.moved_rows().filter(|moved| moved.are_unknown()) else {

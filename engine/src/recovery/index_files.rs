@@ -1,6 +1,7 @@
 //! Opening the indexes on pages.
 //!
-//! 1. The files that the newest catalog does not name are removed, the others are opened.
+//! 1. The files that the newest catalog does not name for a finished index are removed, the others
+//!    are opened.
 //! 2. The log's records of pages are replayed. They lie from the position of the last checkpoint of
 //!    the files on, and are durable: opening the log has seen to that.
 //! 3. An index has the entries of its file. An index whose file is missing, lost or damaged is
@@ -40,7 +41,8 @@ impl Recovery {
         let known = state.index_files.clone().unwrap_or_default();
         files.raise_next(known.next);
         let newest = self.database.catalogs.last();
-        let mut named = newest.map_or_else(BTreeSet::new, |(_, newest)| newest.page_files());
+        let mut named =
+            newest.map_or_else(BTreeSet::new, |(_, newest)| newest.finished_page_files());
         for file in named.extract_if(.., |file| known.lost.contains(&file.0)) {
             let what = "its pages could not be stored before the database was closed";
             files.note_lost(file, Error::corrupt(page_file_name(file), what));

@@ -6,10 +6,14 @@ use arrow_array::RecordBatch;
 use std::sync::Arc;
 use strandline_device::MemoryDevice;
 use strandline_engine::catalog::HistoryPolicy;
+use strandline_engine::catalog::index::IndexStorage;
 use strandline_engine::*;
 
 /// Rows of a load: several ranges at the smallest memory.
-const ROWS: i64 = 120_000;
+const ROWS: i64 = match crate::STORAGE {
+    IndexStorage::Memory => 120_000,
+    IndexStorage::Pages => 70_000,
+};
 
 /// The table with a primary key and four indexes, two of them unique.
 fn world() -> World {
@@ -78,4 +82,29 @@ fn a_load_names_the_first_constraint_that_it_violates() {
     assert!(error.to_string().contains("\"t_a\""), "{error}");
     assert_eq!(counts(&world.db), (5_000, 20_000));
     assert_eq!(world.db.check().expect("check"), Vec::<String>::new());
+}
+
+/// Measures the opening of a table of 300,000 rows with three indexes.
+#[test]
+#[ignore = "a measurement: run it alone, by name, with --nocapture"]
+fn opening_a_table_with_three_indexes() {
+    let mut world = World::new(HistoryPolicy::None);
+    alter(&world.db, |table| {
+        put_index(table, &unique("t_a", vec![part(1)]));
+        put_index(table, &index("t_b", vec![part(2)]));
+        put_index(table, &index("t_ba", vec![part(2), part(1)]));
+    });
+    let load_rows = |from: i64| {
+        let rows = (from..from + 10_000).map(|k| (k * 7919 % 300_007, Some(k), format!("{k:08}")));
+        batch(&rows.collect::<Vec<_>>())
+    };
+    for from in (0..300_000).step_by(10_000) {
+        run(&world.db, |s| load(s, &[load_rows(from)])).expect("load");
+    }
+    for what in ["with the load in the log", "after a checkpoint"] {
+        world = world.reopen();
+        println!("{:?}, {what}: {:?}", crate::STORAGE, world.db.recovery());
+        world.db.checkpoint(true).expect("checkpoint");
+        world.db.close().expect("close");
+    }
 }

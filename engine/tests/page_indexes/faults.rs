@@ -8,6 +8,7 @@ use crate::files::{assert_sound, named_files, page_files};
 use crate::support::*;
 use std::sync::Arc;
 use strandline_base::ManualClock;
+use strandline_base::rng::Rng;
 use strandline_engine::catalog::{HistoryPolicy, KeyDef};
 use strandline_engine::*;
 use strandline_sim::SimDisk;
@@ -77,7 +78,7 @@ fn workload(db: &Arc<Db>) -> Result<()> {
 
 fn stride() -> u64 {
     let given = std::env::var("STRANDLINE_CRASH_STRIDE").ok();
-    given.and_then(|stride| stride.parse().ok()).unwrap_or(5)
+    given.and_then(|stride| stride.parse().ok()).unwrap_or(17)
 }
 
 fn verify(disk: &SimDisk, wall: &Arc<ManualClock>, what: &str) {
@@ -116,7 +117,7 @@ fn indexes_are_whole_after_two_crashes() {
                 drop(db.checkpoint(false));
                 again.operations()
             };
-            for second in [1, 2 + point % 7, end / 2, end] {
+            for second in [1 + point % 7, end / 2] {
                 let twice = crashed.after_crash(1);
                 twice.crash_at(second.max(1));
                 if let Ok(db) = open_disk(&twice, &wall) {
@@ -172,6 +173,7 @@ fn a_failed_sync_costs_the_index_of_the_file() {
             let def = named(&t, lost).clone();
             alter(&db, |t| drop_index(t, lost));
             create_online(&db, &def).expect("built again");
+            db.checkpoint(true).expect("the unusable one goes");
             assert_sound(&db, "built again");
         }
         drop(db);
@@ -289,17 +291,27 @@ fn a_missing_file_is_built_again_by_the_opening() {
 /// Damage that a reader meets is an error with file and page; scans and other indexes go on.
 #[test]
 fn a_damaged_leaf_fails_what_needs_it() {
+    const ROWS: i64 = 600;
     let (disk, wall, db) = begin(5);
-    insert_some(&db, 0..40).expect("insert");
+    let mut rng = Rng::new(5);
+    // Keys with nothing in common: some 20 fit in a leaf.
+    let mut text = || {
+        (0..25)
+            .map(|_| format!("{:016x}", rng.next_u64()))
+            .collect::<String>()
+    };
+    let rows: Vec<_> = (0..ROWS).map(|k| (k, Some(k), text())).collect();
+    let (t, on_duplicate) = (table(&db), OnInvisibleDuplicate::Violation);
+    run(&db, |s| s.insert(&t, &batch(&rows), on_duplicate)).expect("insert");
     db.checkpoint(true).expect("checkpoint");
     let file = file_of(&db, "t_b");
     db.close().expect("close");
     drop(db);
     let disk = disk.after_crash(0);
     let pages = disk.content(&file).expect("the file").len() as u64 / PAGE;
-    // The root has page 1; a leaf behind the first is not read by an opening.
+    // The opening reads the root, page 1, and a few other nodes.
     let mut found = 0;
-    for page in 2..pages {
+    for page in (2..pages).step_by(4) {
         let disk = disk.after_kill();
         if disk.content(&file).expect("the file")[(page * PAGE) as usize] == 0 {
             continue;
@@ -328,8 +340,10 @@ fn a_damaged_leaf_fails_what_needs_it() {
                 .any(|line| line.contains(&file))
         );
         let count = run(&db, |s| Ok(scanned(s, &t).len())).expect("a scan");
-        assert_eq!(count, 40);
-        update_some(&db, 300).expect("other indexes");
+        assert_eq!(count, ROWS as usize);
+        let set = [(ColumnId(1), Value::BigInt(-1))];
+        let done = run(&db, |s| s.point_update(&t, 0, &[Value::BigInt(7)], &set));
+        assert!(done.expect("other indexes"));
         // A new index helps, and the old file goes.
         let def = named(&t, "t_b").clone();
         alter(&db, |t| drop_index(t, "t_b"));
@@ -346,7 +360,7 @@ fn a_damaged_leaf_fails_what_needs_it() {
 /// A full disk refuses what needs space; when there is space again everything is as it should be.
 #[test]
 fn a_full_disk_refuses_entries_and_loses_none() {
-    for room in [0, 1 << 13, 1 << 15, 1 << 16, 1 << 18] {
+    for room in [0, 1 << 13, 1 << 15, 1 << 16] {
         let (disk, wall, db) = begin(6);
         insert_some(&db, 0..20).expect("insert");
         db.checkpoint(true).expect("checkpoint");

@@ -75,9 +75,11 @@ impl PageFiles {
         self.open.read().contains_key(&id)
     }
 
-    /// All open files.
+    /// All open files, by number: so the order of device operations is fixed.
     pub fn all(&self) -> Vec<Arc<PageFile>> {
-        self.open.read().values().map(Arc::clone).collect()
+        let mut all: Vec<_> = self.open.read().values().map(Arc::clone).collect();
+        all.sort_unstable_by_key(|file| file.id);
+        all
     }
 
     /// The file of a block of the SSD cache; None if it was dropped. A dropped file's blocks may be

@@ -3,7 +3,8 @@
 //! A checkpoint at T = stable takes these steps, a file each: (1) `moment`: T, and the catalogs and
 //! storages that may still be read; (2) `parts`, by storage, in `lineage`: `merge` the ranges that
 //! are due, write one run with the committed records ≤ T that are in no run (`storage_part`),
-//! `unite` runs, and `kept_logs` for closed-off tables, and the pages of `index_files`; (3) `manifest_edit`: sync, append one edit,
+//! `unite` runs, and `kept_logs` for closed-off tables, and the pages of `index_files`; (3)
+//! `manifest_edit`: sync, append one edit,
 //! the atomic step; (4) `publish` the merged ranges and the runs, then `drop_storages`; (5)
 //! `log_cut`. A crash before (3) leaves orphaned files. A crash after it loses nothing: replay
 //! skips commits at or below T.
