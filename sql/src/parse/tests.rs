@@ -165,7 +165,11 @@ fn a_list_of_in_may_begin_with_a_subquery() {
         assert_eq!(matches!(parsed, Expr::InList { .. }), is_list, "{written}");
         assert_eq!(parsed.to_string(), written);
     }
-    for cut in ["a IN ((SELECT 1), 5", "a IN ((SELECT 1", "a IN ((SELECT 1), )"] {
+    for cut in [
+        "a IN ((SELECT 1), 5",
+        "a IN ((SELECT 1",
+        "a IN ((SELECT 1), )",
+    ] {
         assert!(expression(cut).is_err(), "{cut}");
     }
 }
