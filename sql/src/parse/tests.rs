@@ -150,3 +150,26 @@ fn identity_options_come_in_any_order() {
     assert!(add("s.\"t_Id_seq\"").is_ok(), "{:?}", add("s.\"t_Id_seq\""));
     assert!(add("s.other").is_err());
 }
+
+#[test]
+fn a_list_of_in_may_begin_with_a_subquery() {
+    for (written, is_list) in [
+        ("a IN ((SELECT 1), 5)", true),
+        ("a NOT IN ((SELECT 1) + 1)", true),
+        ("a IN ((1), 2)", true),
+        ("a IN ((SELECT 1))", false),
+        ("a NOT IN ((SELECT 1) UNION (SELECT 2))", false),
+        ("a IN ((SELECT 1) LIMIT 1)", false),
+    ] {
+        let parsed = expression(written).expect(written);
+        assert_eq!(matches!(parsed, Expr::InList { .. }), is_list, "{written}");
+        assert_eq!(parsed.to_string(), written);
+    }
+    for cut in [
+        "a IN ((SELECT 1), 5",
+        "a IN ((SELECT 1",
+        "a IN ((SELECT 1), )",
+    ] {
+        assert!(expression(cut).is_err(), "{cut}");
+    }
+}

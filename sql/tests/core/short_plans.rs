@@ -69,6 +69,7 @@ const SHORT: &[&str] = &[
     "SELECT id FROM customer c WHERE id = $1 AND EXISTS (SELECT 1 FROM orders o WHERE o.customer = c.id)",
     "SELECT id FROM customer c WHERE id IN ($1, 13, 14) AND NOT EXISTS \
      (SELECT 1 FROM orders o WHERE o.customer = c.id AND o.state = 'paid') ORDER BY id",
+    "SELECT id FROM orders WHERE id = $1 AND EXISTS (SELECT 1 FROM line WHERE orders = orders.id)",
     "SELECT name FROM item WHERE id IN (SELECT item FROM line WHERE orders = $1) ORDER BY name",
     "SELECT id, (SELECT count(*) FROM orders o WHERE o.customer = c.id) FROM customer c WHERE id = $1",
     "SELECT id, (SELECT max(placed) FROM orders o WHERE o.customer = c.id) FROM customer c WHERE id = $1",

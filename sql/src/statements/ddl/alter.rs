@@ -7,7 +7,7 @@ mod rename;
 use super::constraint::{self, Declared};
 use super::constraint_names::undefined_constraint;
 use super::storage_options::StorageOptions;
-use super::{create_table, dependents, foreign_key, index, verify};
+use super::{dependents, foreign_key, index, verify};
 use crate::catalogs::lookup;
 use crate::parse::names;
 use crate::planning::context::StatementContext;

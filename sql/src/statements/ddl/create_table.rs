@@ -9,7 +9,7 @@ use crate::parse::names;
 use crate::planning::context::StatementContext;
 use crate::values::summary::Summary;
 use datafusion::sql::sqlparser::ast::{
-    CreateTable, CreateTableLikeDefaults, CreateTableLikeKind, CreateTableOptions, Expr,
+    CreateTable, CreateTableLikeDefaults, CreateTableLikeKind, CreateTableOptions,
     HiveDistributionStyle, HiveIOFormat,
 };
 use strandline_base::{ColumnId, Error, Result, SqlState};
