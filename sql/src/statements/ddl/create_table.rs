@@ -12,7 +12,6 @@ use datafusion::sql::sqlparser::ast::{
     HiveDistributionStyle, HiveIOFormat, SqlOption,
 };
 use strandline_base::{ColumnId, Error, Result, SqlState};
-use strandline_engine::catalog::index::IndexMethod;
 use strandline_engine::catalog::{Catalog, HistoryPolicy, TableDef};
 
 /// Executes CREATE TABLE with a list of columns.
@@ -93,7 +92,7 @@ fn define(
 ) -> Result<(TableDef, Vec<ForeignKey>)> {
     let mut table = TableDef::new(schema, name, Vec::new());
     table.history = options(create)?;
-    table.key_index = key_index(create)?;
+    set_key_index(&mut table, create)?;
     if let Some(like) = &create.like {
         copy_columns(context, &mut table, like)?;
     }
@@ -160,27 +159,23 @@ pub fn options(create: &CreateTable) -> Result<HistoryPolicy> {
     Ok(policy)
 }
 
-/// The access method of the table's keys in WITH (key_index = …); None: hash.
-pub fn key_index(create: &CreateTable) -> Result<Option<IndexMethod>> {
+/// Notes the index of the table's keys in WITH (key_index = …); without it: hash.
+pub fn set_key_index(table: &mut TableDef, create: &CreateTable) -> Result<()> {
     let CreateTableOptions::With(options) = &create.table_options else {
-        return Ok(None);
+        return Ok(());
     };
-    let mut method = None;
     for option in options.iter().filter(|option| is_key_index(option)) {
         let SqlOption::KeyValue { value, .. } = option else {
             continue;
         };
-        method = Some(match text_of(value).to_lowercase().as_str() {
-            "ordered" => IndexMethod::Ordered,
-            "hash" => IndexMethod::Hash,
-            other => {
-                let message = format!("invalid value for key_index: \"{other}\"");
-                return Err(Error::invalid(SqlState("22023"), message)
-                    .with_hint("Valid values are 'ordered' and 'hash'."));
-            }
-        });
+        let word = text_of(value).to_lowercase();
+        if !table.set_key_index(&word) {
+            let message = format!("invalid value for key_index: \"{word}\"");
+            return Err(Error::invalid(SqlState("22023"), message)
+                .with_hint("Valid values are 'hash', 'ordered' and 'btree'."));
+        }
     }
-    Ok(method)
+    Ok(())
 }
 
 fn is_key_index(option: &SqlOption) -> bool {

@@ -54,7 +54,7 @@ pub async fn execute(context: &StatementContext, create: &CreateTable) -> Result
 fn define(create: &CreateTable, result: &Schema, schema: String, name: String) -> Result<TableDef> {
     let mut table = TableDef::new(schema, name, Vec::new());
     table.history = create_table::options(create)?;
-    table.key_index = create_table::key_index(create)?;
+    create_table::set_key_index(&mut table, create)?;
     if create.columns.len() > result.fields().len() {
         return Err(Error::invalid(
             SqlState::SYNTAX_ERROR,

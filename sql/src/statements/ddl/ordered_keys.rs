@@ -1,4 +1,5 @@
-//! WITH (key_index = 'ordered'): keys whose index serves their prefixes, ranges and orders.
+//! WITH (key_index = 'ordered'), and 'btree' for the same in a page file: keys whose index serves their
+//! prefixes, ranges and orders.
 
 use strandline_base::{Error, Result, SqlState, SqlType};
 use strandline_engine::catalog::index::IndexMethod;
@@ -17,7 +18,7 @@ pub fn with_index(table: &TableDef, key: KeyDef) -> Result<KeyDef> {
             check_type(column.sql_type)?;
         }
     }
-    Ok(key.with_ordered_index(strandline_engine::catalog::index::IndexStorage::Memory))
+    Ok(key.with_ordered_index(table.key_storage))
 }
 
 /// Refuses a type whose values have no order.
