@@ -30,6 +30,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState, TableId};
 use strandline_engine::Statement;
+use strandline_engine::catalog::index::IndexStorage;
 use strandline_engine::catalog::{Catalog, TableDef, ViewDef};
 use strandline_semantics as semantics;
 use strandline_semantics::error::convert;
@@ -52,6 +53,8 @@ pub struct StatementContext {
     pub acting: Option<Arc<Acting>>,
     /// Whether the statement is a transaction by itself, outside any block.
     pub is_alone: bool,
+    /// The storage of an index that does not name one.
+    pub index_storage: IndexStorage,
     /// Receives the progress of a COPY.
     pub progress: Option<ProgressHook>,
     /// The other end of COPY … FROM STDIN and TO STDOUT.
@@ -119,6 +122,7 @@ impl StatementContext {
             open_parameters: false,
             acting,
             is_alone: false,
+            index_storage: IndexStorage::default(),
             progress: None,
             copy_clients: None,
             notices: Arc::default(),

@@ -120,6 +120,7 @@ impl Session {
         let mut context =
             StatementContext::new(&self.template, statement.clone(), Vec::new(), now_us);
         context.is_alone = self.open.is_none();
+        context.index_storage = self.settings.index_storage;
         context.progress = self.progress.clone();
         context.copy_clients = self.copy_clients.clone();
         let Work::Prepared(execution) = work else {

@@ -24,6 +24,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use strandline_base::{Error, Result, SqlState};
+use strandline_engine::catalog::index::IndexStorage;
 use strandline_engine::{ConflictPolicy, Isolation};
 
 /// The prefix of our own parameters: names under it are not the client's.
@@ -58,6 +59,8 @@ pub struct Settings {
     pub client_min_messages: &'static str,
     /// the access paths that statements may take
     pub access: AccessSettings,
+    /// the storage of indexes whose definition does not name one
+    pub index_storage: IndexStorage,
     /// how far back a query may read to avoid unmerged updates; None: it reads the newest state
     pub max_staleness: Option<Duration>,
     /// the schema of unqualified names
@@ -88,6 +91,7 @@ impl Default for Settings {
             log_parameter_max_length: -1,
             client_min_messages: "notice",
             access: AccessSettings::default(),
+            index_storage: IndexStorage::default(),
             max_staleness: None,
             search_path: names::PUBLIC.to_string(),
             application_name: String::new(),

@@ -130,7 +130,7 @@ impl<'a> Index<'a> {
         let Self::Secondary(index) = self else {
             return Vec::new();
         };
-        let options = index.options.iter();
+        let options = storage_parameters(index).into_iter();
         options
             .map(|(name, value)| format!("{name}={value}"))
             .collect()
@@ -235,4 +235,14 @@ fn column_part(
 pub fn positions(table: &TableDef, columns: &[ColumnId]) -> Vec<i64> {
     let positions = columns.iter().filter_map(|id| table.position(*id));
     positions.map(|at| at as i64 + 1).collect()
+}
+
+/// The storage parameters of a secondary index in WITH, in order; memory is not named.
+pub fn storage_parameters(index: &IndexDef) -> Vec<(&str, &str)> {
+    let given = index.options.iter();
+    let mut all: Vec<(&str, &str)> = given.map(|(n, v)| (n.as_str(), v.as_str())).collect();
+    if index.is_on_pages() {
+        all.push(("storage", index.storage.name()));
+    }
+    all
 }

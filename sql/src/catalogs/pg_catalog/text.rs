@@ -1,7 +1,7 @@
 //! Definitions as SQL text: of constraints, indexes, views, privileges.
 
 use super::system::System;
-use super::table_index::{HASH, Index, Part};
+use super::table_index::{self, HASH, Index, Part};
 use crate::parse;
 use crate::parse::names::{PUBLIC, quote};
 use crate::parse::{index_names, relations};
@@ -123,9 +123,10 @@ pub fn index(table: &TableDef, index: Index<'_>, pretty: bool) -> String {
         if def.nulls_not_distinct {
             text.push_str(" NULLS NOT DISTINCT");
         }
-        if !def.options.is_empty() {
-            let options = def.options.iter();
+        let options = table_index::storage_parameters(def);
+        if !options.is_empty() {
             let options: Vec<_> = options
+                .into_iter()
                 .map(|(n, v)| format!("{}='{v}'", quote(n)))
                 .collect();
             text.push_str(&format!(" WITH ({})", options.join(", ")));

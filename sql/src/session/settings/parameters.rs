@@ -6,14 +6,16 @@
 //! (`row_security`, `check_function_bodies`) are kept and shown without effect.
 
 use super::values::{
-    POLICIES, boolean, bytes, count, integer, limit, on_off, only, policy, policy_name, records,
-    require_iso, require_utc, require_utf8, schema_of, shortest_floats, shown_limit,
-    shown_threshold, size, synchronous, text, threshold, unsupported, word,
+    INDEX_STORAGES, POLICIES, boolean, bytes, count, index_storage, integer, limit, on_off, only,
+    policy, policy_name, records, require_iso, require_utc, require_utf8, schema_of,
+    shortest_floats, shown_limit, shown_threshold, size, synchronous, text, threshold, unsupported,
+    word,
 };
 use super::{OpenSettings, Settings};
 use crate::session::Session;
 use crate::session::modes::{isolation_name, isolation_of};
 use strandline_base::Result;
+use strandline_engine::catalog::index::IndexStorage;
 use strandline_engine::{ConflictPolicy, Isolation};
 
 /// The server version that PostgreSQL clients receive: the PostgreSQL version that they may rely
@@ -477,6 +479,14 @@ pub static PARAMETERS: &[Parameter] = &[
             *v
         )),
         "what a writer does about another transaction's uncommitted change: wait or abort",
+    ),
+    parameter(
+        "strandline.index_storage",
+        Kind::Word(INDEX_STORAGES),
+        field!(index_storage, index_storage, |v: &IndexStorage| v
+            .name()
+            .to_string()),
+        "the storage of indexes whose definition does not name one: memory or pages",
     ),
     parameter(
         "strandline.max_staleness",

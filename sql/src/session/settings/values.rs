@@ -4,6 +4,7 @@ use crate::parse::names;
 use std::time::Duration;
 use strandline_base::{Error, Result, SqlState};
 use strandline_engine::ConflictPolicy;
+use strandline_engine::catalog::index::IndexStorage;
 
 /// The most milliseconds of a time, as in PostgreSQL.
 const MILLISECONDS_MAX: f64 = i32::MAX as f64;
@@ -227,6 +228,7 @@ pub fn schema_of(value: &str) -> Result<String> {
     }
 }
 
+pub(super) const INDEX_STORAGES: &[&str] = &["memory", "pages"];
 pub(super) const POLICIES: &[&str] = &["wait", "abort"];
 
 pub(super) fn text(value: &str) -> Result<String> {
@@ -271,6 +273,13 @@ pub(super) fn shown_limit(limit: &Option<Duration>) -> String {
 
 pub(super) fn shown_threshold(threshold: &Option<Duration>) -> String {
     threshold.map_or_else(|| "-1".to_string(), shown_duration)
+}
+
+pub(super) fn index_storage(name: &str, value: &str) -> Result<IndexStorage> {
+    Ok(match word(name, value, INDEX_STORAGES)? {
+        "pages" => IndexStorage::Pages,
+        _ => IndexStorage::Memory,
+    })
 }
 
 pub(super) fn policy(name: &str, value: &str) -> Result<ConflictPolicy> {

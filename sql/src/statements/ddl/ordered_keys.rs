@@ -1,8 +1,9 @@
 //! WITH (key_index = …): whether the index of a key is ordered, and so serves the key's prefixes,
-//! ranges and orders.
+//! ranges and orders, and whether it is in a page file.
 
+use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState, SqlType};
-use strandline_engine::catalog::index::{IndexMethod, IndexStorage};
+use strandline_engine::catalog::index::{IndexDef, IndexMethod};
 use strandline_engine::catalog::{KeyDef, TableDef};
 
 /// The key with an index as the table's `key_index` says; hash if it says nothing.
@@ -21,18 +22,23 @@ pub fn with_index(table: &TableDef, key: KeyDef) -> Result<KeyDef> {
             check_type(column.sql_type)?;
         }
     }
-    Ok(match key.ordered {
-        Some(_) => key,
-        None => key.with_ordered_index(IndexStorage::Memory),
+    let is_known = |known: &Arc<IndexDef>| known.storage == table.key_storage;
+    Ok(match key.ordered.as_ref().is_some_and(is_known) {
+        true => key,
+        false => key.with_ordered_index(table.key_storage),
     })
 }
 
-/// Gives the table's keys, and those added later, indexes of this method.
+/// Gives the table's keys, and those added later, the indexes that a word of `key_index` means.
 ///
 /// # Errors
-/// As [`with_index`].
-pub fn set_method(table: &mut TableDef, method: IndexMethod) -> Result<()> {
-    table.key_index = Some(method);
+/// 22023 for an unknown word; those of [`with_index`].
+pub fn set_key_index(table: &mut TableDef, word: &str) -> Result<()> {
+    if !table.set_key_index(word) {
+        let message = format!("invalid value for key_index: \"{word}\"");
+        return Err(Error::invalid(SqlState::INVALID_PARAMETER_VALUE, message)
+            .with_hint("Valid values are 'hash', 'ordered' and 'btree'."));
+    }
     let keys = table.keys.iter().map(|key| with_index(table, key.clone()));
     table.keys = keys.collect::<Result<_>>()?;
     Ok(())

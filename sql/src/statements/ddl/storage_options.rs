@@ -4,7 +4,6 @@ use super::{history, ordered_keys};
 use crate::parse::names;
 use datafusion::sql::sqlparser::ast::{Expr, SqlOption};
 use strandline_base::{Error, Result, SqlState};
-use strandline_engine::catalog::index::IndexMethod;
 use strandline_engine::catalog::{HistoryPolicy, TableDef};
 
 /// Storage parameters of PostgreSQL without an effect here.
@@ -14,14 +13,14 @@ const WITHOUT_MEANING: &[&str] = &["fillfactor", "parallel_workers", "toast_tupl
 #[derive(Default)]
 pub struct StorageOptions {
     history: Option<HistoryPolicy>,
-    key_index: Option<IndexMethod>,
+    key_index: Option<String>,
 }
 
 impl StorageOptions {
     /// The options of a list; the last one of a name counts.
     ///
     /// # Errors
-    /// 22023 for an unknown option or value.
+    /// 22023 for an unknown option, or a wrong value of `history`.
     pub fn read(options: &[SqlOption]) -> Result<Self> {
         let mut read = Self::default();
         for option in options {
@@ -30,7 +29,7 @@ impl StorageOptions {
             };
             match names::fold(key).as_str() {
                 "history" => read.history = Some(history::policy(&text_of(value))?),
-                "key_index" => read.key_index = Some(method(&text_of(value))?),
+                "key_index" => read.key_index = Some(text_of(value).to_lowercase()),
                 name if WITHOUT_MEANING.contains(&name) || name.starts_with("autovacuum_") => {}
                 _ => return Err(unrecognized(option)),
             }
@@ -41,25 +40,13 @@ impl StorageOptions {
     /// Changes the definition of a table, and of its keys, to these options.
     ///
     /// # Errors
-    /// As [`ordered_keys::with_index`].
+    /// Those of [`ordered_keys::set_key_index`].
     pub fn apply(&self, table: &mut TableDef) -> Result<()> {
         table.history = self.history.unwrap_or(table.history);
-        match self.key_index {
-            Some(method) => ordered_keys::set_method(table, method),
+        match &self.key_index {
+            Some(word) => ordered_keys::set_key_index(table, word),
             None => Ok(()),
         }
-    }
-}
-
-fn method(text: &str) -> Result<IndexMethod> {
-    match text.to_lowercase().as_str() {
-        "ordered" => Ok(IndexMethod::Ordered),
-        "hash" => Ok(IndexMethod::Hash),
-        other => Err(Error::invalid(
-            SqlState::INVALID_PARAMETER_VALUE,
-            format!("invalid value for key_index: \"{other}\""),
-        )
-        .with_hint("Valid values are 'ordered' and 'hash'.")),
     }
 }
 
@@ -70,7 +57,7 @@ fn unrecognized(option: &SqlOption) -> Error {
     )
     .with_hint(
         "The storage parameters are history: 'forever', 'none' or an interval, and key_index: \
-         'ordered' or 'hash'.",
+         'hash', 'ordered' or 'btree'.",
     )
 }
 

@@ -42,6 +42,7 @@ pub fn index(
     let include = create.include.iter();
     let include: Result<Vec<ColumnId>> = include.map(|name| column(table, name)).collect();
     let predicate = create.predicate.as_ref();
+    let (options, storage) = options::of_create(create)?;
     Ok(IndexDef {
         id: IndexId(0),
         name: String::new(),
@@ -55,9 +56,9 @@ pub fn index(
             .transpose()?,
         state: IndexState::Valid,
         complete_since: CommitTs::ZERO,
-        options: options::of_create(create)?,
+        options,
         comment: None,
-        storage: Default::default(),
+        storage: storage.unwrap_or(context.index_storage),
         page_file: None,
     })
 }

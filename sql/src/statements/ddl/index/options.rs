@@ -1,14 +1,20 @@
-//! Storage parameters of an index. They are PostgreSQL's, kept and shown without effect.
+//! Storage parameters of an index: `storage`, and those of PostgreSQL, which are kept and shown without
+//! effect.
 
 use crate::parse::index_statements::TABLESPACE;
 use crate::parse::names;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, CreateIndex, Expr, SqlOption};
 use std::collections::BTreeMap;
 use strandline_base::{Error, Result, SqlState};
+use strandline_engine::catalog::index::IndexStorage;
 
-/// The parameters in WITH (…) of CREATE INDEX.
-pub fn of_create(create: &CreateIndex) -> Result<BTreeMap<String, String>> {
-    let mut options = BTreeMap::new();
+/// The parameter of an index's storage.
+const STORAGE: &str = "storage";
+
+/// The parameters in WITH (…) of CREATE INDEX without the storage, and the storage; None: WITH does
+/// not name one.
+pub fn of_create(create: &CreateIndex) -> Result<(BTreeMap<String, String>, Option<IndexStorage>)> {
+    let (mut options, mut storage) = (BTreeMap::new(), None);
     for option in &create.with {
         let (name, value) = match option {
             Expr::BinaryOp {
@@ -27,10 +33,28 @@ pub fn of_create(create: &CreateIndex) -> Result<BTreeMap<String, String>> {
             }
             continue;
         }
+        if name.to_lowercase() == STORAGE {
+            storage = Some(storage_named(&value)?);
+            continue;
+        }
         let (name, value) = checked(&name.to_lowercase(), &value)?;
         options.insert(name, value);
     }
-    Ok(options)
+    Ok((options, storage))
+}
+
+/// The storage with a name.
+///
+/// # Errors
+/// 22023 with the names that there are.
+pub fn storage_named(name: &str) -> Result<IndexStorage> {
+    let mut all = IndexStorage::ALL.into_iter();
+    let found = all.find(|storage| storage.name().eq_ignore_ascii_case(name));
+    found.ok_or_else(|| {
+        let message = format!("invalid value for the storage of an index: \"{name}\"");
+        Error::invalid(SqlState("22023"), message)
+            .with_hint("Valid values are 'memory' and 'pages'.")
+    })
 }
 
 /// The parameters in SET (…) or RESET (…) of ALTER INDEX; RESET gives no values.

@@ -1,5 +1,6 @@
 //! REINDEX: fills an index again under a new number, without other writers of its table. Indexes of
-//! constraints are skipped, because they are built from the rows whenever the database is opened.
+//! constraints in memory are skipped, because they are built from the rows whenever the database is
+//! opened.
 
 use super::{require_alone, undefined};
 use crate::parse::names;
@@ -75,17 +76,25 @@ fn renew(catalog: &mut Catalog, table: TableId, only: Option<&str>) {
     let Some(table) = catalog.tables.get_mut(&table) else {
         return;
     };
-    let is_meant = |index: &IndexDef| only.is_none_or(|name| index.name == name);
-    if !table.indexes.iter().any(|index| is_meant(index)) {
+    let is_named = |index: &IndexDef| only.is_none_or(|name| index.name == name);
+    // Those of constraints in memory are built whenever the database is opened.
+    let is_meant = |index: &IndexDef, is_key| is_named(index) && (!is_key || index.is_on_pages());
+    let keys = table.keys.iter().filter_map(|key| key.ordered.as_ref());
+    let mut keys = keys.filter(|index| is_meant(index, true));
+    if keys.next().is_none() && !table.indexes.iter().any(|index| is_meant(index, false)) {
         return;
     }
     let table: &mut TableDef = Arc::make_mut(table);
-    for index in &mut table.indexes {
-        if is_meant(index) {
-            let index = Arc::make_mut(index);
-            index.id = IndexId(table.next_index);
-            index.state = IndexState::Valid;
-            table.next_index += 1;
-        }
+    let keys = table.keys.iter_mut().filter_map(|key| key.ordered.as_mut());
+    let keys = keys.filter(|index| is_meant(index, true));
+    let indexes = table
+        .indexes
+        .iter_mut()
+        .filter(|index| is_meant(index, false));
+    for index in indexes.chain(keys) {
+        let index = Arc::make_mut(index);
+        index.id = IndexId(table.next_index);
+        index.state = IndexState::Valid;
+        table.next_index += 1;
     }
 }
