@@ -28,21 +28,19 @@ impl MemoryIndex {
 
 struct Load<'a> {
     index: &'a MemoryIndex,
-    sequence: SequenceBuilder,
+    sequences: SequenceBuilder,
 }
 
 impl BulkLoad for Load<'_> {
     fn push(&mut self, key: &[Value], row: RowId, others: &mut Vec<RowId>) -> Result<()> {
         self.index.entries.insert(hash_key(key), row, others);
-        self.sequence.push(integer_key(key), row);
+        self.sequences.push(integer_key(key), row);
         Ok(())
     }
 
     fn finish(self: Box<Self>) -> Result<()> {
-        // The sequence comes last, so that a row found by a sequence always has its entry.
-        if let Some(sequence) = self.sequence.finish() {
-            self.index.sequences.add(sequence);
-        }
+        // The sequences come last, so that a row found by one always has its entry.
+        self.index.sequences.add(&self.sequences.finish());
         Ok(())
     }
 }
@@ -94,7 +92,7 @@ impl AccessMethod for MemoryIndex {
     fn bulk_load(&self) -> Box<dyn BulkLoad + '_> {
         Box::new(Load {
             index: self,
-            sequence: SequenceBuilder::default(),
+            sequences: SequenceBuilder::default(),
         })
     }
 

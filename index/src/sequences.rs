@@ -9,8 +9,9 @@
 //!
 //! Invariants:
 //! 1. The list is ordered by first key; it is replaced, never changed.
-//! 2. A sequence that continues the one before it is joined with it, so a table that was loaded in
-//!    order has one. Therefore callers keep the longest one at hand.
+//! 2. Sequences that go on with one another are joined, whichever was added first. So a table that
+//!    was loaded in order has one, also after an opening, when threads load its ranges in turns.
+//!    Therefore callers keep the longest one at hand.
 
 use arc_swap::ArcSwap;
 use strandline_base::{RowId, Value};
@@ -28,7 +29,10 @@ impl KeySequence {
     pub fn of(entries: impl Iterator<Item = (Option<i64>, RowId)>) -> Option<Self> {
         let mut builder = SequenceBuilder::default();
         entries.for_each(|(key, row)| builder.push(key, row));
-        builder.finish()
+        match builder.is_broken {
+            true => None,
+            false => builder.finish().pop(),
+        }
     }
 
     /// The keys and rows of the sequence, in order.
@@ -37,9 +41,15 @@ impl KeySequence {
         (0..self.rows).map(move |at| (key.wrapping_add_unsigned(at), RowId(row + at)))
     }
 
-    fn goes_on_with(&self, next: &Self) -> bool {
-        let keys = i128::from(next.first_key) - i128::from(self.first_key);
-        keys == i128::from(self.rows) && next.first_row.0 == self.first_row.0 + self.rows
+    fn is_long(&self) -> bool {
+        self.rows >= ROWS_AMONG_OTHERS
+    }
+
+    /// Whether an entry is the next one of the sequence.
+    #[inline]
+    fn goes_on(&self, key: i64, row: RowId) -> bool {
+        let keys = i128::from(key) - i128::from(self.first_key);
+        keys == i128::from(self.rows) && row.0.wrapping_sub(self.first_row.0) == self.rows
     }
 
     /// The row of `key`, if `key` is in the sequence.
@@ -51,11 +61,17 @@ impl KeySequence {
     }
 }
 
-/// Builds a sequence entry by entry.
+/// Rows of a sequence that is kept beside others of the same load. Shorter ones would make the list
+/// long, and a lookup in it slow.
+const ROWS_AMONG_OTHERS: u64 = 4096;
+
+/// Finds the sequences of a load, entry by entry. A load may leave out ranges, which other threads
+/// load, so that it has several.
 #[derive(Debug, Default)]
 pub(crate) struct SequenceBuilder {
-    sequence: Option<KeySequence>,
-    /// an entry did not continue the sequence
+    current: Option<KeySequence>,
+    ended: Vec<KeySequence>,
+    /// an entry has not continued the one before it
     is_broken: bool,
 }
 
@@ -63,35 +79,31 @@ impl SequenceBuilder {
     /// Adds an entry; `key` is None if it is not an integer.
     #[inline]
     pub fn push(&mut self, key: Option<i64>, row: RowId) {
-        if self.is_broken {
-            return;
-        }
-        let (Some(key), sequence) = (key, &mut self.sequence) else {
-            self.is_broken = true;
-            return;
-        };
-        match sequence {
-            None => {
-                *sequence = Some(KeySequence {
-                    first_key: key,
-                    first_row: row,
-                    rows: 1,
-                });
-            }
-            Some(s) => {
-                let offset = i128::from(key) - i128::from(s.first_key);
-                if offset != i128::from(s.rows) || row.0.wrapping_sub(s.first_row.0) != s.rows {
-                    self.is_broken = true;
-                    return;
-                }
-                s.rows += 1;
-            }
+        match (key, &mut self.current) {
+            (Some(key), Some(current)) if current.goes_on(key, row) => current.rows += 1,
+            (key, _) => self.start(key, row),
         }
     }
 
-    /// The sequence of all entries; None if they form none, or are fewer than two.
-    pub fn finish(self) -> Option<KeySequence> {
-        self.sequence.filter(|s| s.rows > 1 && !self.is_broken)
+    fn start(&mut self, key: Option<i64>, row: RowId) {
+        self.is_broken |= self.current.is_some() || key.is_none();
+        let first = |key| KeySequence {
+            first_key: key,
+            first_row: row,
+            rows: 1,
+        };
+        let ended = std::mem::replace(&mut self.current, key.map(first));
+        self.ended.extend(ended.filter(KeySequence::is_long));
+    }
+
+    /// The sequences: that of all entries, or the long ones.
+    pub fn finish(mut self) -> Vec<KeySequence> {
+        let is_wanted = |s: &KeySequence| match self.is_broken {
+            true => s.is_long(),
+            false => s.rows > 1,
+        };
+        self.ended.extend(self.current.filter(is_wanted));
+        self.ended
     }
 }
 
@@ -100,15 +112,21 @@ impl SequenceBuilder {
 pub struct KeySequences(ArcSwap<Vec<KeySequence>>);
 
 impl KeySequences {
-    /// Adds a sequence.
-    pub fn add(&self, sequence: KeySequence) {
+    /// Adds sequences, and joins those that go on with one another.
+    pub fn add(&self, sequences: &[KeySequence]) {
+        if sequences.is_empty() {
+            return;
+        }
         self.0.rcu(|known| {
             let mut all = Vec::clone(known);
-            let at = all.partition_point(|s| s.first_key <= sequence.first_key);
-            match at.checked_sub(1).map(|before| &mut all[before]) {
-                Some(before) if before.goes_on_with(&sequence) => before.rows += sequence.rows,
-                _ => all.insert(at, sequence),
-            }
+            all.extend_from_slice(sequences);
+            // Stable: of sequences with one first key the one that was added last is found.
+            all.sort_by_key(|s| s.first_key);
+            all.dedup_by(|next, before| {
+                let is_joined = before.goes_on(next.first_key, next.first_row);
+                before.rows += if is_joined { next.rows } else { 0 };
+                is_joined
+            });
             all
         });
     }
@@ -205,7 +223,7 @@ mod tests {
             (30..40, 600),
         ] {
             if let Some(sequence) = KeySequence::of(entries(keys, row)) {
-                all.add(sequence);
+                all.add(&[sequence]);
             }
         }
         let longest = all.longest().expect("one");
@@ -229,7 +247,7 @@ mod tests {
         let all = KeySequences::default();
         for first in [0, 100, 200] {
             let of = KeySequence::of(entries(first..first + 10, first as u64 * 10));
-            all.add(of.expect("a sequence"));
+            all.add(&[of.expect("a sequence")]);
         }
         all.retain(|sequence| sequence.entries().any(|entry| entry == (109, RowId(1009))));
         assert_eq!(all.len(), 1);
@@ -246,7 +264,7 @@ mod tests {
         assert_eq!(all.find(0), None);
         for (first, row) in [(1_000, 50), (i64::MIN, 900), (0, 0), (i64::MAX - 9, 2_000)] {
             let keys = first..=first + 9;
-            all.add(KeySequence::of(entries(keys, row)).expect("a sequence"));
+            all.add(&[KeySequence::of(entries(keys, row)).expect("a sequence")]);
         }
         assert_eq!(all.find(0), Some(RowId(0)));
         assert_eq!(all.find(9), Some(RowId(9)));
@@ -256,5 +274,47 @@ mod tests {
         for absent in [-1, 10, 999, 1_010, i64::MIN + 10, i64::MAX - 10] {
             assert_eq!(all.find(absent), None, "{absent}");
         }
+    }
+
+    #[test]
+    fn loads_of_ranges_in_turns_become_one_sequence() {
+        let range = ROWS_AMONG_OTHERS as i64;
+        let load = |ranges: &[i64]| {
+            let mut builder = SequenceBuilder::default();
+            for first in ranges.iter().map(|no| no * range) {
+                let entries = entries(first..first + range, 7 + first as u64);
+                entries.for_each(|(key, row)| builder.push(key, row));
+            }
+            builder.finish()
+        };
+        let all = KeySequences::default();
+        for ranges in [&[1, 3, 4][..], &[0, 5], &[2]] {
+            all.add(&load(ranges));
+        }
+        assert_eq!(
+            (all.len(), all.longest().map(|s| s.rows)),
+            (1, Some(6 * range as u64))
+        );
+        assert_eq!(
+            all.find(6 * range - 1),
+            Some(RowId(7 + 6 * range as u64 - 1))
+        );
+        assert_eq!((all.find(-1), all.find(6 * range)), (None, None));
+    }
+
+    #[test]
+    fn short_sequences_between_others_are_not_kept() {
+        let mut builder = SequenceBuilder::default();
+        let short = entries(0..ROWS_AMONG_OTHERS as i64 - 1, 0);
+        let long = entries(-5_000..-5_000 + ROWS_AMONG_OTHERS as i64, 90_000);
+        for (key, row) in short
+            .chain(long)
+            .chain([(None, RowId(99)), (Some(1), RowId(100))])
+        {
+            builder.push(key, row);
+        }
+        let kept = builder.finish();
+        let rows: Vec<_> = kept.iter().map(|s| (s.first_key, s.rows)).collect();
+        assert_eq!(rows, [(-5_000, ROWS_AMONG_OTHERS)]);
     }
 }

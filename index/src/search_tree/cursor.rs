@@ -118,7 +118,8 @@ impl<'a, K: Kind> TreeCursor<'a, K> {
             }
         }
         if !self.is_read {
-            self.ahead.advance(tree, &self.from, self.before.as_deref());
+            let rest = &self.range;
+            self.ahead.advance(tree, &rest.from, rest.before.as_deref());
         }
         Ok(())
     }

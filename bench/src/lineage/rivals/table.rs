@@ -43,7 +43,7 @@ impl Table {
             }
             let entries = range.map(|row| (Some(row as i64), RowId(row)));
             if let Some(sequence) = KeySequence::of(entries) {
-                sequences.add(sequence);
+                sequences.add(&[sequence]);
             }
         }
         Self {
