@@ -187,12 +187,18 @@ fn has_key(old: &[KeyDef], key: &KeyDef, keys: &[KeyDef], store: &Store) -> bool
     let is_known = |known: &KeyDef| known.columns == key.columns;
     let index = store.key(&key.columns);
     let is_ordered = || index.as_ref().is_some_and(|index| index.is_ordered());
+    let is_in_memory = || {
+        let is_usable = |index: &Arc<StoredIndex>| index.index.failure().is_none();
+        index
+            .as_ref()
+            .is_none_or(|index| index.is_in_memory() && is_usable(index))
+    };
     old.iter().any(is_known)
         && StoredIndex::has_equal_nulls(keys, &key.columns)
             <= StoredIndex::has_equal_nulls(old, &key.columns)
         && match &key.ordered {
-            None => true,
-            Some(def) if !def.is_on_pages() => is_ordered(),
+            None => is_in_memory(),
+            Some(def) if !def.is_on_pages() => is_in_memory() && is_ordered(),
             Some(_) => goes_on_on_pages(old, &key.columns, keys),
         }
 }

@@ -48,7 +48,7 @@ pub(super) fn columns_by_position(query: &mut Query) -> Result<()> {
 }
 
 /// Leaves out the parentheses around a bare name.
-fn without_parentheses(expr: &mut Expr) {
+pub(super) fn without_parentheses(expr: &mut Expr) {
     let mut inner = &*expr;
     while let Expr::Nested(nested) = inner {
         inner = nested;
@@ -75,12 +75,14 @@ fn position_of_name(columns: &[Column<'_>], name: &Ident) -> Result<Option<usize
     }
 }
 
-/// Whether two columns of one name are the same: `a` and `t.a` are taken to be.
+/// Whether two expressions are the same column: `a` and `t.a` are taken to be.
 pub(super) fn is_same(a: &Expr, b: &Expr) -> bool {
     a == b
-        || matches!(
-            (a, b),
-            (Expr::Identifier(_), Expr::CompoundIdentifier(_))
-                | (Expr::CompoundIdentifier(_), Expr::Identifier(_))
-        )
+        || match (a, b) {
+            (Expr::Identifier(bare), Expr::CompoundIdentifier(parts))
+            | (Expr::CompoundIdentifier(parts), Expr::Identifier(bare)) => parts
+                .last()
+                .is_some_and(|last| folded(last) == folded(bare)),
+            _ => false,
+        }
 }

@@ -10,7 +10,7 @@
 //! column of that subquery; then GROUP BY may mean the result's column, which keeps its name.
 
 use super::names::{column_name, folded, is_column, name_columns};
-use super::order_by::{columns_by_position, is_same};
+use super::order_by::{columns_by_position, is_same, without_parentheses};
 use super::walk::walk;
 use crate::output_names::{SEPARATOR, output_name};
 use datafusion::sql::sqlparser::ast::{
@@ -91,6 +91,7 @@ fn rename(query: &mut Query) -> bool {
     } = select.as_mut();
     let mut exprs: Vec<&mut Expr> = Vec::new();
     if let Some(Distinct::On(on)) = distinct {
+        on.iter_mut().for_each(without_parentheses);
         exprs.extend(on);
     }
     if let Some(OrderByKind::Expressions(by)) = query.order_by.as_mut().map(|o| &mut o.kind) {
