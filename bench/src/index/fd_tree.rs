@@ -107,89 +107,115 @@ fn entry(number: u64, is_ascending: bool) -> [u8; 16] {
     (u128::from(key) << 64 | u128::from(number)).to_be_bytes()
 }
 
+/// A loaded tree, and what its threads share.
+struct Threads {
+    run: Run,
+    tree: FdTree,
+    inserted: AtomicU64,
+    is_over: AtomicBool,
+}
+
+impl Threads {
+    /// A tree over `blocks` with the run's entries.
+    fn load(run: Run, blocks: &Arc<Counted>) -> Result<Self> {
+        let settings = FdTreeSettings {
+            mode: run.mode,
+            filter_bits: run.filter_bits,
+            ..FdTreeSettings::default()
+        };
+        let tree = FdTree::open(settings, blocks.clone(), Pool::new(run.pool_bytes))?;
+        let mut first: Vec<_> = (0..run.entries)
+            .map(|n| entry(n, run.is_ascending))
+            .collect();
+        first.sort_unstable();
+        let first: Vec<&[u8]> = first.iter().map(|entry| &entry[..]).collect();
+        tree.load(&first, None)?;
+        Ok(Self {
+            inserted: AtomicU64::new(run.entries),
+            is_over: AtomicBool::new(false),
+            run,
+            tree,
+        })
+    }
+
+    fn compact(&self) -> Result<()> {
+        while !self.is_over.load(Relaxed) {
+            if !self.tree.compact_step()? {
+                std::thread::yield_now();
+            }
+        }
+        Ok(())
+    }
+
+    /// The longest of `count` modifications.
+    fn modify(&self, count: u64) -> Result<Duration> {
+        let (mut rng, mut worst, mut deleted) = (Rng::new(1), Duration::ZERO, 0);
+        for _ in 0..count {
+            let begin = Instant::now();
+            if rng.below(100) < self.run.deletes && deleted < self.run.entries {
+                self.tree.remove(&entry(deleted, self.run.is_ascending))?;
+                deleted += 1;
+            } else {
+                let number = self.inserted.fetch_add(1, Relaxed);
+                self.tree.add(&entry(number, self.run.is_ascending))?;
+            }
+            worst = worst.max(begin.elapsed());
+        }
+        Ok(worst)
+    }
+
+    /// The longest of `count` lookups.
+    fn look_up(&self, count: u64, seed: u64) -> Result<Duration> {
+        let (mut rng, mut worst) = (Rng::new(seed), Duration::ZERO);
+        for _ in 0..count {
+            let number = rng.below(self.inserted.load(Relaxed));
+            let begin = Instant::now();
+            self.tree.contains(&entry(number, self.run.is_ascending))?;
+            worst = worst.max(begin.elapsed());
+        }
+        Ok(worst)
+    }
+
+    /// The longest modification and the longest lookup, beside a thread that compacts.
+    fn work(&self, modifications: u64, lookups: u64) -> Result<(Duration, Duration)> {
+        std::thread::scope(|scope| {
+            let compactor = scope.spawn(|| self.compact());
+            let readers: Vec<_> = (0..LOOKUP_THREADS)
+                .map(|n| scope.spawn(move || self.look_up(lookups / LOOKUP_THREADS, n + 2)))
+                .collect();
+            let modified = self.modify(modifications);
+            let mut worst = Duration::ZERO;
+            for reader in readers {
+                worst = worst.max(reader.join().expect("a reader does not panic")?);
+            }
+            self.is_over.store(true, Relaxed);
+            compactor.join().expect("the compactor does not panic")?;
+            Ok((modified?, worst))
+        })
+    }
+}
+
 fn run(run: Run) -> Result<Outcome> {
-    let clock = real_delays();
-    let device = Throttled::new(Arc::new(MemoryDevice::default()), LIMITS, clock);
+    let device = Throttled::new(Arc::new(MemoryDevice::default()), LIMITS, real_delays());
     let blocks = Arc::new(Counted {
         blocks: FileBlocks::open(&device, "tree", BLOCK_BYTES)?,
         reads: AtomicU64::new(0),
         used_max: AtomicU64::new(0),
     });
-    let settings = FdTreeSettings {
-        mode: run.mode,
-        filter_bits: run.filter_bits,
-        ..FdTreeSettings::default()
-    };
-    let tree = FdTree::open(settings, blocks.clone(), Pool::new(run.pool_bytes))?;
-    let mut first: Vec<_> = (0..run.entries)
-        .map(|n| entry(n, run.is_ascending))
-        .collect();
-    first.sort_unstable();
-    let first: Vec<&[u8]> = first.iter().map(|entry| &entry[..]).collect();
-    tree.load(&first, None)?;
+    let threads = Threads::load(run, &blocks)?;
     let blocks_before = blocks.used() as u64;
     blocks.used_max.store(blocks_before, Relaxed);
     blocks.reads.store(0, Relaxed);
-
-    let lookups = run.requests * run.lookups / 100;
-    let modifications = run.requests - lookups;
-    let is_over = AtomicBool::new(false);
-    let inserted = AtomicU64::new(run.entries);
+    let looked_up = run.requests * run.lookups / 100;
+    let modified = run.requests - looked_up;
     let begin = Instant::now();
-    let compact = || -> Result<()> {
-        while !is_over.load(Relaxed) {
-            if !tree.compact_step()? {
-                std::thread::yield_now();
-            }
-        }
-        Ok(())
-    };
-    let modify = || -> Result<Duration> {
-        let (mut rng, mut worst, mut deleted) = (Rng::new(1), Duration::ZERO, 0);
-        for _ in 0..modifications {
-            let begin = Instant::now();
-            if rng.below(100) < run.deletes && deleted < run.entries {
-                tree.remove(&entry(deleted, run.is_ascending))?;
-                deleted += 1;
-            } else {
-                let number = inserted.fetch_add(1, Relaxed);
-                tree.add(&entry(number, run.is_ascending))?;
-            }
-            worst = worst.max(begin.elapsed());
-        }
-        Ok(worst)
-    };
-    let look_up = |seed: u64| -> Result<Duration> {
-        let (mut rng, mut worst) = (Rng::new(seed), Duration::ZERO);
-        for _ in 0..lookups / LOOKUP_THREADS {
-            let number = rng.below(inserted.load(Relaxed));
-            let begin = Instant::now();
-            tree.contains(&entry(number, run.is_ascending))?;
-            worst = worst.max(begin.elapsed());
-        }
-        Ok(worst)
-    };
-    let (worst_modification, worst_lookup) = std::thread::scope(|scope| -> Result<_> {
-        let compactor = scope.spawn(compact);
-        let readers: Vec<_> = (0..LOOKUP_THREADS)
-            .map(|seed| scope.spawn(move || look_up(seed + 2)))
-            .collect();
-        let modified = modify();
-        let mut worst = Duration::ZERO;
-        for reader in readers {
-            worst = worst.max(reader.join().expect("a reader does not panic")?);
-        }
-        is_over.store(true, Relaxed);
-        compactor.join().expect("the compactor does not panic")?;
-        Ok((modified?, worst))
-    })?;
-    let seconds = begin.elapsed().as_secs_f64();
+    let (worst_modification, worst_lookup) = threads.work(modified, looked_up)?;
     Ok(Outcome {
-        seconds,
+        seconds: begin.elapsed().as_secs_f64(),
         worst_modification,
         worst_lookup,
-        modified: modifications,
-        looked_up: lookups,
+        modified,
+        looked_up,
         reads: blocks.reads.load(Relaxed),
         blocks: (blocks_before, blocks.used_max.load(Relaxed)),
     })

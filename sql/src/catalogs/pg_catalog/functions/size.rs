@@ -46,7 +46,8 @@ pub(super) const FUNCTIONS: &[Definition] = &[
     }),
 ];
 
-/// The bytes of memory that a table's ordered indexes take: those of CREATE INDEX and of ordered keys.
+/// The bytes that a table's ordered indexes take in memory or in their files: those of CREATE INDEX
+/// and of ordered keys.
 fn indexes_bytes(system: &System, table: &TableDef) -> i64 {
     let indexes = table.readable_indexes();
     indexes.map(|index| index_bytes(system, table, index)).sum()

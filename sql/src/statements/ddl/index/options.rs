@@ -1,5 +1,5 @@
-//! Storage parameters of an index: `storage`, and those of PostgreSQL, which are kept and shown without
-//! effect.
+//! Storage parameters of an index: `storage`, and those of PostgreSQL, which are kept and shown
+//! without effect.
 
 use crate::parse::index_statements::TABLESPACE;
 use crate::parse::names;
