@@ -7,7 +7,7 @@ use crate::catalog::{ColumnDef, KeyDef, TableDef};
 use crate::request::ScanRequest;
 use crate::settings::{DbOptions, Settings};
 use crate::store::StoredIndex;
-use crate::store::index_build::{BuildObserver, fill};
+use crate::store::index_build::{BuildObserver, Unobserved, fill};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use std::thread;
 use std::time::Duration;
@@ -713,4 +713,20 @@ fn an_index_that_is_built_from_rows_takes_its_memory_at_once() {
     assert_eq!(index.index.memory_bytes(), bytes);
     index.index.expect_entries(0);
     assert!(index.index.memory_bytes() < bytes / 8);
+}
+
+/// An opening fills the indexes on several threads, which take ranges in turns.
+#[test]
+fn keys_that_are_serial_numbers_stay_one_sequence_when_threads_fill_their_index() {
+    const ROWS: i64 = 4 << 16;
+    let db = with_table(&SimDisk::new(12));
+    let load = begin(&db);
+    bulk_load(&load, 0..ROWS);
+    load.commit().expect("commit");
+    let table = table(&db);
+    let store = db.store(table.storage).expect("store");
+    let index = StoredIndex::key_in_memory(&table, &[ColumnId(0)], &store);
+    fill(&store, &index, StartWord(0), 3, &Unobserved).expect("filled");
+    let sequence = index.index.sequence().expect("a sequence");
+    assert!(sequence.row(0).is_some() && sequence.row(ROWS - 1).is_some());
 }
