@@ -70,6 +70,7 @@ pub(crate) struct DiskState {
     fail_write_at: Option<u64>,
     fail_sync_at: Option<u64>,
     unreadable: BTreeSet<String>,
+    unwritable: BTreeSet<String>,
     directory_syncs: u64,
     fail_directory_sync_at: Option<u64>,
     capacity_bytes: Option<u64>,
@@ -118,6 +119,7 @@ impl SimDisk {
             fail_write_at: None,
             fail_sync_at: None,
             unreadable: BTreeSet::new(),
+            unwritable: BTreeSet::new(),
             directory_syncs: 0,
             fail_directory_sync_at: None,
             capacity_bytes: None,
@@ -184,6 +186,16 @@ impl SimDisk {
     /// All files can be read again.
     pub fn mend_reads(&self) {
         self.state().unreadable.clear();
+    }
+
+    /// Writes to `name` fail with an I/O error from now on; nothing of them is done.
+    pub fn fail_writes(&self, name: &str) {
+        self.state().unwritable.insert(name.to_owned());
+    }
+
+    /// All files can be written again.
+    pub fn mend_writes(&self) {
+        self.state().unwritable.clear();
     }
 
     /// The `n`-th directory sync from now (1 is the next) fails with an I/O error.
@@ -404,6 +416,9 @@ impl DiskState {
     pub fn write(&mut self, name: &str, inode: usize, bytes: &[u8], offset: u64) -> Result<()> {
         let outcome = self.count()?;
         self.writes += 1;
+        if self.unwritable.contains(name) {
+            return Err(injected_error(name, "write"));
+        }
         if self.fail_write_at == Some(self.writes) {
             let kept = self.rng.below(bytes.len() as u64 + 1) as usize;
             self.inodes[inode].write(&bytes[..kept], offset);

@@ -21,6 +21,7 @@ use crate::catalog::retention::Retention;
 use crate::catalog::versions::{CatalogVersions, too_old};
 use crate::catalog::{Catalog, HistoryPolicy, TableDef};
 use crate::index_files::IndexFiles;
+use crate::maintenance::OpenedEntries;
 use crate::manifest_state::ManifestState;
 use crate::settings::Settings;
 use crate::store::{Shared, Store};
@@ -99,6 +100,7 @@ pub(crate) struct Maintenance {
     /// bytes logged since the last checkpoint
     pub(crate) logged_bytes: AtomicU64,
     pub(crate) closed: AtomicBool,
+    pub(crate) opened_entries: OpenedEntries,
 }
 
 impl Maintenance {

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use strandline_base::sync::Mutex;
 use strandline_base::{Error, RangeNo, StorageId};
+use strandline_storage::pages::{PageFileId, page_file_name};
 
 /// The first pause before work is tried again.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -27,6 +28,8 @@ pub(crate) enum Work {
     WriteRecords,
     /// writing the pages of its indexes
     StorePages,
+    /// reading the entries in a page file, to remove those that no reader needs
+    SweepIndex(PageFileId),
     /// copying what it needs of the log, while it is closed off
     KeepLog,
     /// restoring its rows when the database was opened
@@ -49,6 +52,9 @@ impl fmt::Display for Work {
             Self::UniteRuns => f.write_str("the union of its update runs"),
             Self::WriteRecords => f.write_str("writing its records into an update run"),
             Self::StorePages => f.write_str("writing the pages of its indexes"),
+            Self::SweepIndex(file) => {
+                write!(f, "sweeping the index in {}", page_file_name(*file))
+            }
             Self::KeepLog => f.write_str("moving its part of the log into a file"),
             Self::Restore => f.write_str("restoring its rows"),
             Self::BuildIndexes => f.write_str("building its indexes"),

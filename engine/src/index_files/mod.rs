@@ -169,7 +169,7 @@ impl IndexFiles {
         for id in named {
             self.raise_next(id.0.saturating_add(1));
             match self.pages.open_file(*id) {
-                Ok(()) => self.enter(*id),
+                Ok(()) => self.enter(*id, 0),
                 Err(error) => drop(missing.insert(*id, error)),
             }
         }
@@ -200,7 +200,7 @@ impl IndexFiles {
             return Err(Error::invalid(SqlState::PROGRAM_LIMIT_EXCEEDED, what));
         }
         let id = PageFileId(used);
-        self.enter(id);
+        // From the first moment on it is in use: a checkpoint removes the others.
         let held = self.hold(id);
         let index = PagedIndex::create(self.pages.clone(), id, self.settings(parts))?;
         Ok((index, held))
@@ -229,21 +229,22 @@ impl IndexFiles {
     }
 
     fn hold(self: &Arc<Self>, id: PageFileId) -> HeldFile {
-        *self.files.lock().held.entry(id).or_default() += 1;
+        self.enter(id, 1);
         HeldFile {
             files: self.clone(),
             id,
         }
     }
 
-    /// Adds a file. The first one takes the memory of all.
-    fn enter(&self, id: PageFileId) {
+    /// Adds a file unless it is known, and so many indexes that have it. The first file takes the
+    /// memory of all.
+    fn enter(&self, id: PageFileId, uses: usize) {
         let mut files = self.files.lock();
         if files.held.is_empty() {
             self.taken_bytes
                 .fetch_add(self.budget_bytes, Ordering::Relaxed);
         }
-        files.held.entry(id).or_default();
+        *files.held.entry(id).or_default() += uses;
     }
 
     /// Bytes of memory that pages take from the cache's share.

@@ -35,7 +35,8 @@
 //! A sweep visits all entries of an index. It is due when as many rows have been deleted (in base)
 //! or have left a key since the last sweep as make up an eighth of the entries: eight visits per
 //! removed entry. If history still needs some of these rows, the next sweep is due once no moment
-//! before the last sweep can be read.
+//! before the last sweep can be read. Rows that could not be read do not count: they are looked at again by
+//! a sweep that is due for others.
 //!
 //! Lock order: `done` → (one after the other) the index's locks, `left`, [`RowKeys`]. Below that of
 //! [`RowKeys`] are those of point reads and of marks (`store::moved_rows`). Writers come to `left`
@@ -44,7 +45,9 @@
 //! [`RowKeys`]: strandline_index::RowKeys
 
 use crate::catalog::{KeyDef, TableDef};
+use crate::db::set_aside::Work;
 use crate::db::{Db, closed};
+use crate::maintenance::opened_entries::has_unknown;
 use crate::store::gone_rows::{RowsByRange, gone_rows};
 use crate::store::key_sweep::Swept;
 use crate::store::{Horizon, Store, StoredIndex, StoredRange, TableStore, VersionBounds, newest};
@@ -58,7 +61,8 @@ use strandline_txn::StartWord;
 
 impl Db {
     /// Sweeps the indexes with enough removable entries; with `all`, those with any. Returns
-    /// whether an index was swept. Entries of rows that cannot be read stay.
+    /// whether an index was read. Entries of rows that cannot be read stay. An index that cannot be
+    /// read is set aside.
     pub(crate) fn sweep_keys(&self, all: bool) -> bool {
         let stores: Vec<Arc<Store>> = self.stores.read().values().cloned().collect();
         let mut any = false;
@@ -72,15 +76,43 @@ impl Db {
             }
             let (ranges, indexes) = (store.ranges(), store.indexes());
             for key in indexes.iter().filter(|key| key.is_usable()) {
-                // One sweep at a time: the other one is about the same entries.
-                if let Some(mut done) = key.sweep.done.try_lock() {
-                    any |= self.settle_opened(store, key);
-                    let table = || storages.table(store.id()).map(|table| &**table);
-                    any |= self.sweep_key((store, table), key, &ranges, &mut done, all);
+                let work = key.page_file().map(Work::SweepIndex);
+                if work.is_some_and(|work| self.pausing_failure(store, work, all).is_some()) {
+                    continue;
                 }
+                // One sweep at a time: the other one is about the same entries.
+                let Some(mut done) = key.sweep.done.try_lock() else {
+                    continue;
+                };
+                let table = || storages.table(store.id()).map(|table| &**table);
+                let compared = self.compare_opened(store, key);
+                let swept = compared.and_then(|compared| {
+                    let swept = self.sweep_key((store, table), key, &ranges, &mut done, all)?;
+                    Ok(compared || swept)
+                });
+                any |= !matches!(swept, Ok(false));
+                self.note_sweep(store, key, swept);
             }
         }
         any
+    }
+
+    /// Notes how reading the entries of an index on pages ended. `swept`: whether any were read.
+    fn note_sweep(&self, store: &Store, key: &Arc<StoredIndex>, swept: Result<bool>) {
+        let Some(work) = key.page_file().map(Work::SweepIndex) else {
+            return;
+        };
+        match swept {
+            // The next turn of a comparison may still fail.
+            Ok(true) if !has_unknown(key) => self.note_work(store, work, Ok(())),
+            Ok(_) => {}
+            // A walk that the closing has ended.
+            Err(_) if self.maintenance.closed.load(Ordering::Acquire) => {}
+            Err(failure) => {
+                self.forget_comparison(key);
+                self.note_work(store, work, Err(&failure));
+            }
+        }
     }
 
     /// Removes indexes whose definition or constraint has been dropped, once no statement uses a
@@ -116,27 +148,40 @@ impl Db {
         ranges: &[StoredRange],
         done: &mut Swept,
         all: bool,
-    ) -> bool {
+    ) -> Result<bool> {
         let (through, deleted) = (self.stable(), done.unswept_of_all(ranges));
         if deleted == 0 && key.sweep.left_by(through) == 0 {
-            return false;
+            return Ok(false);
         }
         let kept_from = self.kept_from(table(), through);
         let left = key.sweep.left_by(kept_from);
         let oldest = kept_from.min(self.txns().oldest_snapshot());
-        if !all && !done.is_due(deleted + left, key.index.len() as u64, oldest) {
-            return false;
+        let may_go = (deleted + left).saturating_sub(done.unreadable);
+        if !all && !done.is_due(may_go, key.index.len() as u64, oldest) {
+            return Ok(false);
         }
         let horizon = self.horizon_from(store, kept_from);
         let gone = gone_rows(ranges, done, &horizon);
-        self.sweep_rows(store, key, &gone, &horizon);
-        done.kept = done.unswept_of_all(ranges) + key.sweep.left_by(kept_from);
+        let swept = self.sweep_rows(store, key, &gone, &horizon);
+        let kept = done.unswept_of_all(ranges) + key.sweep.left_by(kept_from);
         (done.through, done.oldest) = (through, oldest);
-        true
+        done.unreadable = *swept.as_ref().unwrap_or(&0);
+        done.kept = kept.saturating_sub(done.unreadable);
+        swept.map(|_| true)
     }
 
-    /// Removes the entries of `gone` rows, and the entries under keys that rows have left.
-    fn sweep_rows(&self, store: &Store, key: &StoredIndex, gone: &RowsByRange, horizon: &Horizon) {
+    /// Removes the entries of `gone` rows, and the entries under keys that rows have left. Returns
+    /// how many rows cannot be read.
+    ///
+    /// # Errors
+    /// Those of the index.
+    fn sweep_rows(
+        &self,
+        store: &Store,
+        key: &StoredIndex,
+        gone: &RowsByRange,
+        horizon: &Horizon,
+    ) -> Result<u64> {
         let mut left = key.sweep.take_left_by(horizon.kept_from());
         // A range that came after `gone` was made is for the next sweep.
         let later: Vec<_> = left.extract_if(.., |(_, row)| !gone.knows(*row)).collect();
@@ -152,24 +197,35 @@ impl Db {
             }
             true
         });
-        if retained.is_err() {
+        if let Err(failure) = retained {
             // What was not looked at is for the next sweep.
             key.sweep.note_all_left(left.into_iter().chain(later));
-            return;
+            return Err(failure);
         }
         entries.sort_unstable();
         // Each row once, by when it left a key last; those that are done with are taken out.
         left.sort_unstable_by_key(|(ts, row)| (*row, std::cmp::Reverse(*ts)));
         left.dedup_by_key(|(_, row)| *row);
+        let (mut unreadable, mut unreadable_range) = (0, None);
         left.retain(|(_, row)| {
             let first = entries.partition_point(|(of, _)| of < row);
             let own = entries[first..].iter().take_while(|(of, _)| of == row);
             let own: Vec<&KeyBytes> = own.map(|(_, bytes)| bytes).collect();
-            let settle = || self.settle_row((store, key), *row, &own, horizon);
-            let is_settled = own.is_empty() || settle().unwrap_or(false);
-            !is_settled
+            if own.is_empty() {
+                return false;
+            }
+            // One failed read tells of the other rows of the range.
+            if unreadable_range != Some(row.range()) {
+                match self.settle_row((store, key), *row, &own, horizon) {
+                    Ok(is_settled) => return !is_settled,
+                    Err(_) => unreadable_range = Some(row.range()),
+                }
+            }
+            unreadable += 1;
+            true
         });
         key.sweep.note_all_left(left.into_iter().chain(later));
+        Ok(unreadable)
     }
 
     /// Retires the entries of a row under its `own` keys that no reader needs. Returns whether the

@@ -3,8 +3,7 @@
 //!
 //! Such an index may have entries that nothing in memory tells of: of rows that left a key before
 //! the opening, of transactions that a crash has ended, and of their rows, whose places other rows
-//! may have by now. Until the comparison all its rows count as moved, so readers take no values
-//! from
+//! may have by now. Until the comparison all its rows count as moved, so readers take no values from
 //! entries, and no sweep knows of such an entry.
 //!
 //! A row whose only entry is the key of its newest version is not moved. All other rows are marked
@@ -15,10 +14,20 @@
 //! new key. A row that is inserted meanwhile has the entries found here, or none of them: if one is
 //! not that of its key, it is marked, in whatever order its row and its entries were read.
 //!
-//! Memory: entries are gathered for a part of the rows at a time, 16 bytes each, so that they
-//! take a
-//! 32nd of `memory_bytes`; each part costs a walk over the index. Keys are compared by 64-bit
-//! hashes.
+//! The work is divided. A *part* is the entries of some ranges: 16 bytes each, gathered in a walk over
+//! the whole index, so that they take a 32nd of `memory_bytes`. A *turn* reads some entries of a
+//! walk, or compares a part that has been gathered. Checkpoints run between turns. Keys are compared
+//! by 64-bit hashes.
+//!
+//! Entries may be swept between the turns of a walk. A row of which entries were removed has been
+//! marked before, or had none that a reader needs; comparing what was gathered marks too many rows
+//! at worst.
+//!
+//! A range that cannot be read has all its rows with entries marked. An index that cannot be read is
+//! set aside by the caller, and its comparison begins anew after the pause.
+//!
+//! Lock order: [`OpenedEntries`] is taken below the index's `done`, and never waited for: one index is
+//! compared at a time, for the sake of memory.
 
 use crate::db::{Db, closed};
 use crate::store::all_rows::visit_range;
@@ -26,92 +35,196 @@ use crate::store::{Store, StoredIndex, newest};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use strandline_base::sync::Mutex;
 use strandline_base::{CommitTs, RANGE_ROWS, RangeNo, Result, RowId};
 use strandline_index::{Direction, KeyBytes, KeyRange};
 use strandline_txn::StartWord;
+use tracing::warn;
 
 /// Bytes of a gathered entry.
 const ENTRY_BYTES: usize = size_of::<(RowId, u64)>();
 
+/// Entries that a turn reads. It ends between two keys: more if one key has more.
+const TURN_ENTRIES: usize = 1 << 20;
+
 /// Entries that are read between two looks whether the database is being closed.
 const CHECKED_ENTRIES: usize = 1 << 12;
+
+/// The comparison that goes on in the next turn.
+pub(crate) type OpenedEntries = Mutex<Option<Comparison>>;
+
+/// How far the comparison of an index has come.
+pub(crate) struct Comparison {
+    index: Weak<StoredIndex>,
+    /// the ranges of the part
+    part: Range<u32>,
+    /// the entries of the part that have been read
+    entries: Vec<(RowId, u64)>,
+    /// whether there are entries of later ranges
+    are_later: bool,
+    /// where the walk goes on
+    walk: Walk,
+}
+
+/// A walk over all entries of an index.
+enum Walk {
+    /// the first key that was not read; None: nothing was
+    From(Option<KeyBytes>),
+    Done,
+}
+
+impl Comparison {
+    /// The comparison of the rows in the ranges of `part`.
+    fn of(index: &Arc<StoredIndex>, part: Range<u32>) -> Self {
+        Self {
+            index: Arc::downgrade(index),
+            part,
+            entries: Vec::new(),
+            are_later: false,
+            walk: Walk::From(None),
+        }
+    }
+
+    fn is_of(&self, index: &Arc<StoredIndex>) -> bool {
+        std::ptr::eq(self.index.as_ptr(), Arc::as_ptr(index))
+    }
+
+    /// Whether another index has to wait for its end.
+    fn goes_on(&self) -> bool {
+        let index = self.index.upgrade();
+        index.is_some_and(|index| index.is_usable() && has_unknown(&index))
+    }
+}
+
+/// Whether entries of an index have not been compared with their rows.
+pub(super) fn has_unknown(index: &StoredIndex) -> bool {
+    index.moved_rows().is_some_and(|moved| moved.are_unknown())
+}
 
 fn hash(key: &KeyBytes) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one(key.as_slice())
 }
 
 impl Db {
-    /// Compares the entries of an opened index with their rows, if that has not been done. The
-    /// caller keeps sweeps away. Returns whether it has been done now; an index or a row that
-    /// cannot
-    /// be read is left for another turn.
-    pub(super) fn settle_opened(&self, store: &Store, index: &StoredIndex) -> bool {
-        let Some(moved) = index.moved_rows().filter(|moved| moved.are_unknown()) else {
-            return false;
+    /// A turn of comparing the entries of an opened index with their rows, if that has not been
+    /// done. The caller keeps sweeps away. Returns whether there was anything to do.
+    ///
+    /// # Errors
+    /// Those of the index; the next turn begins anew.
+    pub(super) fn compare_opened(&self, store: &Store, index: &Arc<StoredIndex>) -> Result<bool> {
+        let Some(moved) = index.moved_rows().filter(|_| has_unknown(index)) else {
+            return Ok(false);
         };
+        let Some(mut kept) = self.maintenance.opened_entries.try_lock() else {
+            return Ok(false);
+        };
+        if kept
+            .as_ref()
+            .is_some_and(|other| !other.is_of(index) && other.goes_on())
+        {
+            return Ok(false);
+        }
+        let own = kept.take().filter(|kept| kept.is_of(index));
         let rows = self.settings.memory_bytes / 32 / ENTRY_BYTES;
         let ranges = (rows / RANGE_ROWS).max(1) as u32;
-        let mut from = 0_u32;
-        loop {
-            let part = from..from.saturating_add(ranges);
-            match self.settle_part((store, index), part.clone()) {
-                Ok(true) => from = part.end,
-                Ok(false) => break,
-                Err(_) => return false,
+        let mut comparison = own.unwrap_or_else(|| Comparison::of(index, 0..ranges));
+        // A small index is done in one turn.
+        let mut read = 0;
+        while read < TURN_ENTRIES {
+            match comparison.walk {
+                Walk::From(_) => {
+                    read += self.gather(index, &mut comparison, TURN_ENTRIES - read)?
+                }
+                Walk::Done => {
+                    read += comparison.entries.len();
+                    if !self.compare_part((store, index), &mut comparison) {
+                        moved.tell();
+                        return Ok(true);
+                    }
+                    let next = comparison.part.end;
+                    comparison = Comparison::of(index, next..next.saturating_add(ranges));
+                }
             }
         }
-        moved.tell();
-        true
+        *kept = Some(comparison);
+        Ok(true)
     }
 
-    /// Compares the entries of the rows in some ranges. False: there are none of these ranges or of
-    /// later ones.
-    fn settle_part(
+    /// Forgets how far the comparison of an index has come.
+    pub(super) fn forget_comparison(&self, index: &Arc<StoredIndex>) {
+        if let Some(mut kept) = self.maintenance.opened_entries.try_lock() {
+            kept.take_if(|kept| kept.is_of(index));
+        }
+    }
+
+    /// Compares a part that has been gathered. False: there are no ranges and no entries behind it.
+    fn compare_part(
         &self,
         (store, index): (&Store, &StoredIndex),
-        part: Range<u32>,
-    ) -> Result<bool> {
-        let (entries, are_later) = self.entries_of(index, &part)?;
-        let now = self.stable();
-        let mut own = &entries[..];
+        comparison: &mut Comparison,
+    ) -> bool {
+        let (now, part) = (self.stable(), comparison.part.clone());
+        comparison.entries.sort_unstable();
+        let mut own = &comparison.entries[..];
         // Ranges are listed behind the entries: one that is missing is that of a lost row.
         let last = store.ranges().len() as u32;
         for no in part.start..part.end.min(last) {
             let split = own.partition_point(|(row, _)| row.range().0 <= no);
             let (of_range, rest) = own.split_at(split);
-            compare((store, index), RangeNo(no), of_range, now)?;
+            if let Err(failure) = compare((store, index), RangeNo(no), of_range, now) {
+                warn!(
+                    table = self.table_name(store.id()),
+                    range = no,
+                    sqlstate = failure.sqlstate().0,
+                    "the entries of an index cannot be compared with their rows, and readers take \
+                     no values from them: {failure}"
+                );
+                note_all_moved(index, of_range, now);
+            }
             own = rest;
         }
-        for (row, _) in own {
-            note_moved(index, *row, now);
-        }
-        Ok(are_later || part.end < last)
+        note_all_moved(index, own, now);
+        comparison.are_later || part.end < last
     }
 
-    /// The entries of the rows in some ranges, by row, and whether there are any of later ranges.
-    fn entries_of(
+    /// Goes on with the walk that gathers the entries of a part, over `at_most` entries and the
+    /// others of the last key. Returns how many it has read.
+    fn gather(
         &self,
         index: &StoredIndex,
-        part: &Range<u32>,
-    ) -> Result<(Vec<(RowId, u64)>, bool)> {
-        let all = KeyRange::default();
-        let mut cursor = index.index.cursor(&all, Direction::Forward)?;
-        let (mut entries, mut are_later, mut read) = (Vec::new(), false, 0_usize);
+        comparison: &mut Comparison,
+        at_most: usize,
+    ) -> Result<usize> {
+        let from = match &comparison.walk {
+            Walk::From(from) => from.clone(),
+            Walk::Done => return Ok(0),
+        };
+        let range = KeyRange { from, before: None };
+        let mut cursor = index.index.cursor(&range, Direction::Forward)?;
+        let (mut read, mut last) = (0_usize, None);
         while let Some((key, row)) = cursor.next()? {
+            if read >= at_most && last.as_ref() != Some(&key) {
+                comparison.walk = Walk::From(Some(key));
+                return Ok(read);
+            }
             let no = row.range().0;
-            are_later |= no >= part.end;
-            if part.contains(&no) {
-                entries.push((row, hash(&key)));
+            comparison.are_later |= no >= comparison.part.end;
+            if comparison.part.contains(&no) {
+                comparison.entries.push((row, hash(&key)));
             }
             read += 1;
+            if read >= at_most {
+                last = Some(key);
+            }
             if read.is_multiple_of(CHECKED_ENTRIES)
                 && self.maintenance.closed.load(Ordering::Acquire)
             {
                 return Err(closed());
             }
         }
-        entries.sort_unstable();
-        Ok((entries, are_later))
+        comparison.walk = Walk::Done;
+        Ok(read)
     }
 }
 
@@ -151,6 +264,12 @@ fn compare(
     )?;
     rows.for_each(unseen);
     Ok(())
+}
+
+fn note_all_moved(index: &StoredIndex, entries: &[(RowId, u64)], now: CommitTs) {
+    for own in entries.chunk_by(|a, b| a.0 == b.0) {
+        note_moved(index, own[0].0, now);
+    }
 }
 
 fn note_moved(index: &StoredIndex, row: RowId, now: CommitTs) {

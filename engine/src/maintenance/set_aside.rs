@@ -10,6 +10,8 @@
 //! * *Records of a table*: the table stays as of its last checkpoint, and the log is kept from
 //!   there.
 //!
+//! A *sweep of an index* on pages that cannot be read leaves all its entries.
+//!
 //! Opening a database has two more kinds of such work: restoring a table's rows, and building its
 //! indexes. A table that cannot be restored is closed off, and an index that cannot be built is
 //! unusable (see `recovery::restore`). Both are tried again by the next open only.
@@ -125,14 +127,18 @@ impl Db {
             .collect()
     }
 
-    /// Whether every index of a storage that could not be built has been dropped since.
+    /// Whether every index that the work is about has been dropped since.
     fn is_over(&self, storage: StorageId, work: Work) -> bool {
-        if work != Work::BuildIndexes {
+        if !matches!(work, Work::BuildIndexes | Work::SweepIndex(_)) {
             return false;
         }
         let Ok(store) = self.any_store(storage) else {
             return true;
         };
+        if let Work::SweepIndex(file) = work {
+            let mut indexes = store.indexes().into_iter();
+            return indexes.all(|index| index.page_file() != Some(file) || !index.is_usable());
+        }
         let catalog = self.catalog();
         let table = catalog.tables.values().find(|t| t.storage == storage);
         let mut indexes = store.indexes().into_iter();

@@ -7,14 +7,16 @@
 //! 3. An index has the entries of its file. An index whose file is missing, lost or damaged is
 //!    built from the rows, in a new file.
 //! 4. A transaction makes the definitions name the files that are in use. Only after it may there
-//!    be writers, so no definition names a file that writers have passed over.
+//!    be writers, so no definition names a file that writers have passed over. Without room for it
+//!    these files are removed, and a definition names a file that is missing.
 
 use super::restore::Recovery;
-use crate::catalog::TableDef;
 use crate::catalog::index::IndexDef;
+use crate::catalog::{Catalog, TableDef};
 use crate::db::Db;
 use crate::expressions::RowExpressions;
 use crate::index_files::page_record;
+use crate::maintenance::reserve::is_full_disk;
 use crate::manifest_state::ManifestState;
 use crate::settings::TxnOptions;
 use crate::store::index_build::{Unobserved, fill};
@@ -26,7 +28,7 @@ use strandline_device::Device;
 use strandline_storage::pages::{PageFileId, page_file_name};
 use strandline_storage::wal::{Lsn, Wal};
 use strandline_txn::StartWord;
-use tracing::error;
+use tracing::{error, warn};
 
 impl Recovery {
     /// Steps 1 and 2.
@@ -116,17 +118,54 @@ fn note_unopened(index: &str, cause: &Error) {
 }
 
 impl Db {
-    /// Step 4.
+    /// Step 4. On a full disk the files that are passed over are removed instead, so that the next
+    /// opening builds their indexes again.
     ///
     /// # Errors
-    /// Those of a commit; then the definitions name files that are not in use, and the database is
-    /// not opened.
+    /// Those of a commit but for a full disk, and those of removing a file; then the definitions
+    /// name files that are not in use, and the database is not opened.
     pub(super) fn name_opened_files(self: &Arc<Self>) -> Result<()> {
         if !self.has_unnamed_files()? {
             return Ok(());
         }
+        match self.commit_file_names() {
+            Err(error) if is_full_disk(&error) => self.remove_passed_over()?,
+            outcome => return outcome,
+        }
+        // There may be room now.
+        match self.commit_file_names() {
+            Err(error) if is_full_disk(&error) => {
+                self.give_up_reserve();
+                warn!(
+                    "the disk is full: indexes on pages that this opening has built, or could not \
+                     build, are built again by the next one: {error}"
+                );
+                Ok(())
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn commit_file_names(self: &Arc<Self>) -> Result<()> {
         let txn = self.begin(TxnOptions::default())?;
         txn.change_catalog(&mut |catalog| self.name_page_files(None, catalog))?;
         txn.commit().map(|_| ())
+    }
+
+    /// Removes the files that definitions name and that no index in memory has.
+    fn remove_passed_over(&self) -> Result<()> {
+        let catalog = self.catalog();
+        let mut renamed = Catalog::clone(&catalog);
+        self.name_page_files(None, &mut renamed)?;
+        let named = renamed.page_files();
+        self.index_files.remove_unused(&named);
+        let found = self.device().list()?;
+        for file in catalog.page_files().difference(&named) {
+            let name = page_file_name(*file);
+            if found.contains(&name) {
+                self.device().remove(&name)?;
+            }
+        }
+        self.device().sync_directory()
     }
 }

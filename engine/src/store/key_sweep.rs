@@ -33,8 +33,10 @@ pub(crate) struct KeySweep {
 pub(crate) struct Swept {
     /// by range how many of its rows were gone, or [`EMPTIED`]
     pub(super) ranges: Vec<u32>,
-    /// rows that it had to leave
+    /// readable rows that it had to leave
     pub kept: u64,
+    /// rows that have left a key and could not be read
+    pub unreadable: u64,
     /// everything deleted or left by then was looked at
     pub through: CommitTs,
     /// the oldest moment that might be asked for

@@ -360,6 +360,25 @@ impl Store {
         });
     }
 
+    /// Replaces an index by one with the same definition, unless it has been replaced or removed.
+    /// Returns whether it was there.
+    pub fn replace_index(&self, known: &Arc<StoredIndex>, index: &Arc<StoredIndex>) -> bool {
+        let place = match known.id() {
+            None => &self.keys,
+            Some(_) => &self.secondary,
+        };
+        // As in `put_index`.
+        known.note_unmaintained();
+        let before = place.rcu(|all| {
+            let each = all.iter().map(|each| match Arc::ptr_eq(each, known) {
+                true => index.clone(),
+                false => each.clone(),
+            });
+            each.collect::<Vec<_>>()
+        });
+        before.iter().any(|each| Arc::ptr_eq(each, known))
+    }
+
     /// Removes an index; readers that hold it keep it.
     pub fn remove_index(&self, index: &Arc<StoredIndex>) {
         let place = match index.id() {

@@ -275,6 +275,33 @@ fn a_damaged_root_is_built_again_by_the_opening() {
     }
 }
 
+/// The opening has no room to name the file of an index that it has built, or for the file.
+#[test]
+fn a_full_disk_does_not_keep_a_damaged_index_from_being_opened() {
+    for room in (0..40).map(|room| room << 12) {
+        let (disk, wall, db) = begin(9);
+        insert_some(&db, 0..40).expect("insert");
+        db.checkpoint(true).expect("checkpoint");
+        let file = file_of(&db, "t_a");
+        db.close().expect("close");
+        drop(db);
+        let disk = disk.after_crash(0);
+        disk.flip_bits(&file, PAGE + 200, 4);
+        disk.limit_capacity(Some(disk.used_bytes() + room));
+        let what = format!("room {room}");
+        let db = open_disk(&disk, &wall).unwrap_or_else(|e| panic!("{what}: {e}"));
+        let _ = insert_some(&db, 40..42);
+        let count = run(&db, |s| Ok(scanned(s, &table(&db)).len()));
+        assert!(count.expect("a scan") >= 40, "{what}");
+        drop(db);
+        for seed in [0, 1] {
+            let crashed = disk.after_crash(seed);
+            crashed.limit_capacity(None);
+            verify(&crashed, &wall, &what);
+        }
+    }
+}
+
 #[test]
 fn a_missing_file_is_built_again_by_the_opening() {
     let (disk, wall, db) = begin(4);
@@ -288,21 +315,25 @@ fn a_missing_file_is_built_again_by_the_opening() {
     verify(&disk, &wall, "missing");
 }
 
-/// Damage that a reader meets is an error with file and page; scans and other indexes go on.
-#[test]
-fn a_damaged_leaf_fails_what_needs_it() {
-    const ROWS: i64 = 600;
-    let (disk, wall, db) = begin(5);
+/// Keys with nothing in common: some 20 fit in a leaf.
+fn insert_many(db: &Arc<Db>, rows: i64) {
     let mut rng = Rng::new(5);
-    // Keys with nothing in common: some 20 fit in a leaf.
     let mut text = || {
         (0..25)
             .map(|_| format!("{:016x}", rng.next_u64()))
             .collect::<String>()
     };
-    let rows: Vec<_> = (0..ROWS).map(|k| (k, Some(k), text())).collect();
-    let (t, on_duplicate) = (table(&db), OnInvisibleDuplicate::Violation);
-    run(&db, |s| s.insert(&t, &batch(&rows), on_duplicate)).expect("insert");
+    let rows: Vec<_> = (0..rows).map(|k| (k, Some(k), text())).collect();
+    let (t, on_duplicate) = (table(db), OnInvisibleDuplicate::Violation);
+    run(db, |s| s.insert(&t, &batch(&rows), on_duplicate)).expect("insert");
+}
+
+/// Damage that a reader meets is an error with file and page; scans and other indexes go on.
+#[test]
+fn a_damaged_leaf_fails_what_needs_it() {
+    const ROWS: i64 = 600;
+    let (disk, wall, db) = begin(5);
+    insert_many(&db, ROWS);
     db.checkpoint(true).expect("checkpoint");
     let file = file_of(&db, "t_b");
     db.close().expect("close");
@@ -355,6 +386,70 @@ fn a_damaged_leaf_fails_what_needs_it() {
         assert!(!page_files(&*disk.device()).contains(&file));
     }
     assert!(found >= 1);
+}
+
+/// An index whose leaves cannot be read is not walked in every turn of the maintenance. Checkpoints
+/// go on.
+#[test]
+fn an_index_that_cannot_be_swept_is_set_aside() {
+    let (disk, wall, db) = begin(7);
+    insert_many(&db, 600);
+    db.checkpoint(true).expect("checkpoint");
+    let file = file_of(&db, "t_b");
+    db.close().expect("close");
+    drop(db);
+    let disk = disk.after_crash(0);
+    let db = open_disk(&disk, &wall).expect("open");
+    disk.fail_reads(&file);
+    db.checkpoint(true).expect("a checkpoint beside it");
+    let told = db.failing_work();
+    let is_told = |line: &String| line.contains(&format!("sweeping the index in {file}"));
+    assert!(told.len() == 1 && told.iter().all(is_told), "{told:?}");
+    assert!(db.check_health().is_ok(), "no data is in danger");
+    // In the pause nothing looks at it.
+    disk.mend_reads();
+    wall.advance(900_000);
+    db.merge_due(true).expect("a turn");
+    assert_eq!(db.failing_work(), told, "a pause is on");
+    wall.advance(100_000);
+    db.merge_due(true).expect("a turn");
+    assert_eq!(db.failing_work(), Vec::<String>::new(), "the pause is over");
+    assert_sound(&db, "works again");
+}
+
+/// A range that cannot be read has its rows marked, and the sweep of the index goes on.
+#[test]
+fn a_range_that_cannot_be_read_does_not_stop_the_comparison() {
+    let (disk, wall, db) = begin(8);
+    insert_many(&db, 600);
+    db.checkpoint(true).expect("checkpoint");
+    db.close().expect("close");
+    drop(db);
+    let disk = disk.after_crash(0);
+    let db = open_disk(&disk, &wall).expect("open");
+    let names = disk.device().list().expect("names").into_iter();
+    let is_other = |name: &String| {
+        ["wal", "manifest", "pages", "lock"]
+            .iter()
+            .all(|other| !name.starts_with(other))
+    };
+    let data: Vec<String> = names.filter(is_other).collect();
+    assert!(!data.is_empty());
+    data.iter().for_each(|name| disk.fail_reads(name));
+    for _ in 0..3 {
+        let _ = db.checkpoint(true);
+    }
+    let told = db.failing_work();
+    assert!(
+        !told.iter().any(|line| line.contains("sweeping")),
+        "{told:?}"
+    );
+    // No row counts as due again before others are.
+    let (before, _) = (db.merge_due(false), wall.advance(1_000_000));
+    before.expect("a turn");
+    disk.mend_reads();
+    db.checkpoint(true).expect("checkpoint");
+    assert_sound(&db, "readable again");
 }
 
 /// A full disk refuses what needs space; when there is space again everything is as it should be.

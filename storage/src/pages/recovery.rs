@@ -123,11 +123,11 @@ impl<'a> Redo<'a> {
 
 impl PageStore {
     /// Applies the record that ends at `lsn` to the pages that lack it. Nobody uses the files
-    /// meanwhile. Damage of a file closes the file and is no error here.
+    /// meanwhile. Damage of a file closes the file and is no error here, nor is a page of another
+    /// file that cannot be written to make room: it closes that file.
     ///
     /// # Errors
-    /// XX001 for a damaged record; 58030 if a page cannot be read, or cannot be written to make
-    /// room.
+    /// XX001 for a damaged record; 58030 if a page of the record's file cannot be read.
     pub fn replay(&self, record: &[u8], lsn: Lsn) -> Result<()> {
         let (file, pages) = decode(record)?;
         let Ok(file) = self.file(file) else {
@@ -135,6 +135,7 @@ impl PageStore {
         };
         *file.space.lock() = None;
         for page in &pages {
+            self.make_room_for_redo();
             if file.has_failed() {
                 break;
             }

@@ -38,6 +38,8 @@ pub struct PageStats {
     pub reads: u64,
     /// pages written to their files
     pub writes: u64,
+    /// how often pages that could not be written stayed beyond the budget
+    pub excused: u64,
 }
 
 /// The pages of one database.
@@ -56,6 +58,8 @@ pub struct PageStore {
     pub(super) frames_max: usize,
     reads: AtomicU64,
     writes: AtomicU64,
+    /// how often pages that could not be written stayed beyond the budget
+    pub(super) excused: AtomicU64,
     /// held shared from a commit's append to its last new frame (invariant 7)
     pub(super) gate: RwLock<()>,
     /// pages with an LSN up to this one are logged as full images
@@ -120,6 +124,7 @@ impl PageStore {
             frames: AtomicUsize::new(0),
             reads: AtomicU64::new(0),
             writes: AtomicU64::new(0),
+            excused: AtomicU64::new(0),
             gate: RwLock::new(()),
             boundary: AtomicU64::new(UNSET),
             checkpointing: Mutex::new(()),
@@ -232,7 +237,7 @@ impl PageStore {
     ///
     /// # Errors
     /// XX001 with file and page for damage, 58030 if the page cannot be read; the errors of writing
-    /// another page that has to make room.
+    /// another page, if pages that cannot be written exceed the budget by a quarter.
     pub fn read(&self, file: PageFileId, number: PageNumber, access: Access) -> Result<PageRead> {
         loop {
             let frame = self.frame(PageId { file, number }, access)?;
@@ -256,6 +261,7 @@ impl PageStore {
             frames_max: self.frames_max,
             reads: self.reads.load(Ordering::Relaxed),
             writes: self.writes.load(Ordering::Relaxed),
+            excused: self.excused.load(Ordering::Relaxed),
         }
     }
 

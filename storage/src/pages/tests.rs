@@ -16,6 +16,7 @@ mod concurrency;
 mod crash;
 mod damage;
 mod decode;
+mod failing_writes;
 mod held;
 mod prefetch;
 

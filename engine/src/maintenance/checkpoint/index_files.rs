@@ -93,8 +93,10 @@ impl Db {
                 continue;
             };
             let failure = lost(&self.index_name(&store, &index), &cause);
-            self.note_unrestored(store.id(), Work::BuildIndexes, &failure);
-            store.put_index(index.made_unusable(&store, failure));
+            // A REINDEX may have replaced it meanwhile.
+            if store.replace_index(&index, &index.made_unusable(&store, failure.clone())) {
+                self.note_unrestored(store.id(), Work::BuildIndexes, &failure);
+            }
         }
     }
 

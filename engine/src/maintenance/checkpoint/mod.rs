@@ -124,7 +124,9 @@ impl Db {
         let index_files = self.store_index_files(&mut parts, &state, effort)?;
         let edit = self.edit_of(&parts, &state, &moment, &named, index_files);
         let has_files = !parts.ready.is_empty() || !parts.kept_files.is_empty();
-        if !has_files && edit.dropped.is_empty() && !named.pruned {
+        // A lost file is named before writers pass its index over.
+        let has_news_of_files = edit.index_files != state.index_files;
+        if !has_files && edit.dropped.is_empty() && !named.pruned && !has_news_of_files {
             // Nothing is gained by an edit.
             if parts.no_room.is_some() || parts.behind.is_some() {
                 return Ok(parts.outcome(CheckpointReport::default(), false));
