@@ -154,12 +154,13 @@ impl Cursor for Following<'_> {
     }
 }
 
-/// An entry of a bulk load under whose bytes there were other rows.
+/// An entry of a bulk load under whose bytes there are other rows, whether the load has added it or
+/// it was there already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collision {
     /// the bytes
     pub key: KeyBytes,
-    /// the row that was added
+    /// the entry's row
     pub row: RowId,
     /// the other rows
     pub others: Vec<RowId>,
@@ -264,7 +265,8 @@ pub trait AccessMethod: Send + Sync {
     /// many entries as there are, and one thread at most one load.
     fn bulk_load(&self) -> Box<dyn BulkLoad + '_>;
 
-    /// As [`AccessMethod::bulk_load`]; also finds the rows that were there under the same bytes.
+    /// As [`AccessMethod::bulk_load`]; also finds the other rows under the same bytes, for entries
+    /// that are there already as well: an index that outlives a crash may have them.
     fn bulk_load_unique(&self) -> Box<dyn BulkLoad + '_> {
         self.bulk_load()
     }

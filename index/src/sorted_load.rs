@@ -20,8 +20,9 @@ pub(crate) trait LoadTarget: AccessMethod {
     /// 54000 and the like if the index cannot hold it; the bytes behind the old end are dropped.
     fn put_entry(&self, key: &[Value], row: RowId, bytes: &mut Vec<u8>) -> Result<()>;
 
-    /// Adds entries, which are sorted and distinct, unless they are there. Appends to `met` the
-    /// added ones that may not be alone under their key.
+    /// Adds entries, which are sorted and distinct, unless they are there. Appends to `met`
+    /// those that may not be alone under their key. An entry that was there counts, too: a load
+    /// after a crash may find its own.
     fn enter(&self, entries: &[&[u8]], met: Option<&mut Vec<Vec<u8>>>) -> Result<()>;
 
     /// An entry's key and row; None if it is too short.

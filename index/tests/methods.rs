@@ -309,6 +309,51 @@ fn change(method: &dyn AccessMethod, model: &mut Model, rng: &mut Rng, next_row:
     }
 }
 
+/// A load whose entries are there, as after a crash: it reports the other rows all the same.
+#[test]
+fn loads_of_present_entries_report_the_other_rows() {
+    const KEYS: u64 = 400;
+    for others in [0, 1, 3] {
+        for again in [0..KEYS, 150..152, 399..400] {
+            for (name, method) in methods() {
+                println!("{others} others, rows {again:?} again, {name}");
+                let mut model = Model::new();
+                let mut add = |number: u64, row: u64| {
+                    let bytes = method.encode(&key(number as i64));
+                    let added = method.insert(&bytes, RowId(row), &mut Vec::new());
+                    model.insert((number as i64, RowId(row)));
+                    assert!(added.expect("inserted"));
+                };
+                (0..KEYS).for_each(|number| add(number, number + 1000));
+                for number in [0, 7, 150, 151, 399] {
+                    // Before and behind the loaded row.
+                    (0..others).for_each(|other| add(number, [1, 5000, 5001][other]));
+                }
+                let (mut met, mut load) = (Vec::new(), method.bulk_load_unique());
+                for number in again.clone() {
+                    let (row, mut others) = (RowId(number + 1000), Vec::new());
+                    let pushed = load.push(&key(number as i64), row, &mut others);
+                    pushed.expect("pushed");
+                    met.push((row, sorted(others)));
+                }
+                let later = load.collisions().expect("entered");
+                met.extend(later.into_iter().map(|met| (met.row, sorted(met.others))));
+                met.retain(|(_, others)| !others.is_empty());
+                met.sort();
+                let expected = again.clone().map(|number| {
+                    let (own, mut rows) = (RowId(number + 1000), rows_of(&model, number as i64));
+                    rows.retain(|row| *row != own);
+                    (own, rows)
+                });
+                let expected = expected.filter(|(_, others)| !others.is_empty());
+                assert_eq!(met, expected.collect::<Vec<_>>());
+                load.finish().expect("finished");
+                assert_eq!(method.len(), model.len(), "nothing was added");
+            }
+        }
+    }
+}
+
 #[test]
 fn methods_agree_with_a_map() {
     for seed in 0..20 {

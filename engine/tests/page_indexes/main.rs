@@ -8,6 +8,7 @@ mod common;
 mod covered;
 #[path = "../indexes/crash.rs"]
 mod crash;
+mod crashed_loads;
 #[path = "../indexes/definitions.rs"]
 mod definitions;
 #[path = "../indexes/expressions.rs"]

@@ -23,14 +23,15 @@ use crate::entry::{ROW_BYTES, key_of};
 use std::sync::Arc;
 use strandline_base::Result;
 
-/// Entries of a load that the tree does not have, and those that may not be alone under their key.
+/// Entries of a load that the tree does not have, and those of the whole load that may not be alone
+/// under their key.
 struct New<'e> {
     entries: Vec<&'e [u8]>,
     met: Vec<Vec<u8>>,
 }
 
 /// Begins the compaction that adds the entries. No other one is under way, and none begins
-/// meanwhile. Appends to `met` the added entries that may not be alone under their key.
+/// meanwhile. Appends to `met` those that may not be alone under their key.
 pub(super) fn begin(
     shared: &Shared,
     entries: &[&[u8]],
@@ -38,7 +39,7 @@ pub(super) fn begin(
 ) -> Result<(Arc<Loaded>, Compaction)> {
     let mut new = beside_tree(shared, entries)?;
     let mut state = shared.state.lock();
-    drop_those_of_head(&mut state, &mut new);
+    drop_those_of_head(&mut state, entries, &mut new);
     if let Some(met) = met {
         met.append(&mut new.met);
         met.sort_unstable();
@@ -61,38 +62,36 @@ fn beside_tree<'e>(shared: &Shared, entries: &[&'e [u8]]) -> Result<New<'e>> {
     let before = [last, &[u8::MAX; ROW_BYTES + 1]].concat();
     let mut scan = Scan::new(shared, from, Some(&before), Direction::Forward);
     let mut present = scan.next()?;
-    // The entry before, of either list, and whether it is a new one.
+    // The entry before, of either list, and whether it is one of the load.
     let mut previous: Option<(Vec<u8>, bool)> = None;
     let mut rest = entries.iter().copied().peekable();
     loop {
-        let (entry, is_new): (&[u8], bool) = match (&present, rest.peek()) {
+        // Whether the entry is one of the load, and whether the tree has it.
+        let (entry, is_own, is_present): (&[u8], bool, bool) = match (&present, rest.peek()) {
             (None, None) => return Ok(new),
-            (Some(present), None) => (present, false),
-            (Some(present), Some(entry)) if **present < **entry => (present, false),
-            (Some(present), Some(entry)) if **present == **entry => {
-                rest.next();
-                (present, false)
-            }
-            (_, Some(entry)) => (entry, true),
+            (Some(present), None) => (present, false, true),
+            (Some(present), Some(entry)) if **present < **entry => (present, false, true),
+            (Some(present), Some(entry)) => (entry, true, **present == **entry),
+            (None, Some(entry)) => (entry, true, false),
         };
-        if let Some((before, is_before_new)) = &previous
+        if let Some((before, is_before_own)) = &previous
             && key_of(before) == key_of(entry)
-            && (*is_before_new || is_new)
         {
-            new.met.extend(is_before_new.then(|| before.clone()));
-            new.met.extend(is_new.then(|| entry.to_vec()));
+            new.met.extend(is_before_own.then(|| before.clone()));
+            new.met.extend(is_own.then(|| entry.to_vec()));
         }
-        previous = Some((entry.to_vec(), is_new));
-        if is_new {
-            new.entries.extend(rest.next());
-        } else {
+        previous = Some((entry.to_vec(), is_own));
+        let own = if is_own { rest.next() } else { None };
+        if is_present {
             present = scan.next()?;
+        } else {
+            new.entries.extend(own);
         }
     }
 }
 
-/// Drops entries that the head has; one that it has deleted is there again.
-fn drop_those_of_head(state: &mut State, new: &mut New<'_>) {
+/// Drops entries that the head has; one that it has deleted is there again. `own`: the whole load.
+fn drop_those_of_head(state: &mut State, own: &[&[u8]], new: &mut New<'_>) {
     let mut again = Vec::new();
     let mut dropped = Vec::new();
     for (entry, data) in &state.head.data {
@@ -103,9 +102,10 @@ fn drop_those_of_head(state: &mut State, new: &mut New<'_>) {
                 again.push(entry.clone());
             }
         }
+        let at = own.partition_point(|own| **own < **entry);
         let neighbours = [at.checked_sub(1), Some(at), Some(at + 1)];
         for near in neighbours.into_iter().flatten() {
-            let near = new.entries.get(near).filter(|near| ***near != **entry);
+            let near = own.get(near).filter(|near| ***near != **entry);
             let near = near.filter(|near| data.is_insert && key_of(near) == key_of(entry));
             new.met.extend(near.map(|near| near.to_vec()));
         }

@@ -206,7 +206,7 @@ impl FdTree {
     }
 
     /// Adds many entries, which are sorted and distinct, unless they are there. Appends to `met`
-    /// the added ones that may not be alone under their key.
+    /// those that may not be alone under their key, whether they were there or not.
     ///
     /// # Errors
     /// The device's; the entries that have been written stay.
@@ -214,7 +214,8 @@ impl FdTree {
         let bytes: usize = entries.iter().map(|entry| entry.len()).sum();
         if bytes * FEW < self.shared.settings.head_bytes {
             for entry in entries {
-                if let (true, Some(met)) = (self.add(entry)?, met.as_deref_mut()) {
+                self.add(entry)?;
+                if let Some(met) = met.as_deref_mut() {
                     met.push(entry.to_vec());
                 }
             }

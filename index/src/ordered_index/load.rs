@@ -47,8 +47,8 @@ impl LoadTarget for OrderedIndex {
 
 impl Tree {
     /// Adds the first of these entries, which are sorted and distinct, to the leaf that covers
-    /// them; perhaps not all that the leaf covers. Returns their number. Appends to `met` the
-    /// entries that may not be alone under their key.
+    /// them; perhaps not all that the leaf covers. Returns their number. Appends to `met`
+    /// those that may not be alone under their key, whether they were there or not.
     fn enter(&self, entries: &[&[u8]], met: Option<&mut Vec<Vec<u8>>>) -> usize {
         let (id, mut leaf) = self.leaf_mut(entries[0]);
         let entries = &entries[..entries.len().min(MERGE_ENTRIES)];
@@ -97,15 +97,18 @@ impl Tree {
         mut met: Option<&mut Vec<Vec<u8>>>,
     ) -> usize {
         for (no, entry) in entries.iter().enumerate() {
-            let Err(at) = leaf.entries.search(entry) else {
-                continue;
-            };
+            let found = leaf.entries.search(entry);
+            let (Ok(at) | Err(at)) = found;
             if let Some(met) = &mut met {
                 let before = at.checked_sub(1).map(|before| leaf.entries.get(before));
-                let behind = (at < leaf.entries.len()).then(|| leaf.entries.get(at));
+                let behind = at + usize::from(found.is_ok());
+                let behind = (behind < leaf.entries.len()).then(|| leaf.entries.get(behind));
                 if is_met(&leaf, entry, before.as_deref(), behind.as_deref()) {
                     met.push(entry.to_vec());
                 }
+            }
+            if found.is_ok() {
+                continue;
             }
             let posts = self.put(id, &mut leaf, at, entry);
             if !posts.is_empty() {

@@ -25,8 +25,8 @@ const FIRST_PAGES: usize = 2;
 const INSERT_RATIO: usize = 4;
 
 impl<K: Kind> Tree<K> {
-    /// Adds entries, which are sorted and distinct. Appends to `met` the entries that may not be
-    /// alone under their key.
+    /// Adds entries, which are sorted and distinct. Appends to `met` those that may not be
+    /// alone under their key, whether they were there or not.
     pub fn enter_all(&self, entries: &[&[u8]], mut met: Option<&mut Vec<Vec<u8>>>) -> Result<()> {
         let mut rest = entries;
         while !rest.is_empty() {
@@ -37,8 +37,8 @@ impl<K: Kind> Tree<K> {
     }
 
     /// Adds the first of these entries, which are sorted and distinct, to the leaf that covers
-    /// them; perhaps not all that the leaf covers. Returns their number. Appends to `met` the
-    /// entries that may not be alone under their key.
+    /// them; perhaps not all that the leaf covers. Returns their number. `met` as for
+    /// [`Tree::enter_all`].
     fn enter_some(&self, entries: &[&[u8]], met: Option<&mut Vec<Vec<u8>>>) -> Result<usize> {
         let Some(first) = entries.first() else {
             return Ok(0);
@@ -78,22 +78,11 @@ impl<K: Kind> Tree<K> {
         let (mut added, mut expired, mut met) = (0, 0, Vec::new());
         for (no, entry) in entries.iter().enumerate() {
             let leaf = self.latched(change, number)?;
-            let at = match leaf.search(entry).map_err(damaged)? {
-                Err(at) => at,
-                Ok(at) => {
-                    if let Tail::Retired(_) = leaf.tail(at).map_err(damaged)? {
-                        let put = self.set_tail(change, number, at, Tail::Live)?;
-                        expired += put.expired;
-                        if put.post.is_some() {
-                            posts.extend(put.post);
-                            return Ok((no + 1, (added, expired), met));
-                        }
-                    }
-                    continue;
-                }
-            };
+            let found = leaf.search(entry).map_err(damaged)?;
+            let (Ok(at) | Err(at)) = found;
             let key = key_of(entry);
-            let neighbours = [at.checked_sub(1), (at < leaf.len()).then_some(at)];
+            let behind = at + usize::from(found.is_ok());
+            let neighbours = [at.checked_sub(1), (behind < leaf.len()).then_some(behind)];
             let mut is_met = [leaf.low, &leaf.high().unwrap_or_default()]
                 .iter()
                 .any(|fence| fence.starts_with(key));
@@ -103,8 +92,17 @@ impl<K: Kind> Tree<K> {
             if is_met {
                 met.push(entry.to_vec());
             }
-            let put = self.put(change, number, at, entry, Tail::Live)?;
-            (added, expired) = (added + 1, expired + put.expired);
+            let put = match found {
+                Ok(at) => match leaf.tail(at).map_err(damaged)? {
+                    Tail::Retired(_) => self.set_tail(change, number, at, Tail::Live)?,
+                    Tail::Live | Tail::Child(_) => continue,
+                },
+                Err(at) => {
+                    added += 1;
+                    self.put(change, number, at, entry, Tail::Live)?
+                }
+            };
+            expired += put.expired;
             if put.post.is_some() || number == ROOT && self.latched(change, number)?.level > 0 {
                 posts.extend(put.post);
                 return Ok((no + 1, (added, expired), met));
@@ -152,10 +150,10 @@ impl<K: Kind> Tree<K> {
             };
             before.starts_with(key) || behind.starts_with(key)
         };
-        let new = || is_new.iter().enumerate().filter(|(_, is_new)| **is_new);
-        let met = new().map(|(at, _)| at).filter(|at| is_met(*at));
+        let is_own = |at: &usize| entries.binary_search(&all.get(*at)).is_ok();
+        let met = (0..all.len()).filter(|at| is_met(*at)).filter(is_own);
         let met = met.map(|at| all.get(at).to_vec()).collect();
-        let added = new().count();
+        let added = is_new.iter().filter(|is_new| **is_new).count();
         self.write_leaves(change, number, &frame, &all, posts)?;
         Ok((entered, (added, 0), met))
     }

@@ -1,0 +1,60 @@
+//! Loads that a crash has ended: their entries are in the page files, and the next load takes their
+//! places.
+
+use crate::common::*;
+use crate::files::assert_sound;
+use crate::support::*;
+use std::sync::Arc;
+use strandline_base::ManualClock;
+use strandline_engine::catalog::HistoryPolicy;
+use strandline_engine::*;
+use strandline_sim::SimDisk;
+
+/// Enough for a range of their own.
+const ROWS: i64 = 5_000;
+
+fn open_disk(disk: &SimDisk, clock: &Arc<ManualClock>) -> Arc<Db> {
+    open_eager(disk.device(), clock, 6).expect("open")
+}
+
+fn load(statement: &Arc<Statement>, a: impl Fn(i64) -> i64) -> Result<u64> {
+    let rows = (0..ROWS).map(|k| (k, Some(a(k)), format!("{}", k % 10)));
+    let mut load = statement.bulk_insert(&table(statement.transaction().db()))?;
+    load.append(&batch(&rows.collect::<Vec<_>>()))?;
+    load.finish()
+}
+
+/// The disk of a crash with a load under way, whose entries are durable.
+fn crashed(a: impl Fn(i64) -> i64) -> (SimDisk, Arc<ManualClock>) {
+    let (disk, wall) = (SimDisk::new(1), clock());
+    let db = open_disk(&disk, &wall);
+    create_table(&db, HistoryPolicy::None);
+    create_alone(&db, &unique("t_a", vec![part(1)])).expect("create");
+    insert(&db, &row(-1, -1, "before"));
+    let txn = db.begin(TxnOptions::default()).expect("begin");
+    let statement = txn.begin_statement().expect("statement");
+    load(&statement, a).expect("loaded, not checked yet");
+    // With this commit the load's entries become durable.
+    insert(&db, &row(-2, -2, "after"));
+    let crashed = disk.after_crash(0);
+    drop(statement);
+    txn.rollback();
+    (crashed, wall)
+}
+
+#[test]
+fn a_repeated_load_is_refused_for_its_duplicates() {
+    let with_duplicate = |k| if k == 4_000 { 17 } else { k };
+    let (disk, wall) = crashed(with_duplicate);
+    let db = open_disk(&disk, &wall);
+    assert!(entries(&db, "t_a") > ROWS as usize, "of the crashed load");
+    let error = run(&db, |s| load(s, with_duplicate)).expect_err("17 twice");
+    assert_eq!(error.sqlstate(), SqlState::UNIQUE_VIOLATION, "{error}");
+    assert!(error.to_string().contains("\"t_a\""), "{error}");
+    assert_sound(&db, "refused");
+    run(&db, |s| load(s, |k| k)).expect("each once");
+    for _ in 0..2 {
+        db.checkpoint(true).expect("checkpoint with a sweep");
+    }
+    assert_sound(&db, "loaded");
+}
