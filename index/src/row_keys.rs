@@ -1,8 +1,9 @@
-//! Adding and removing entries of rows that may change their keys.
+//! Adding and removing entries that may be there before their row gets the key.
 //!
-//! An insertion adds an entry for a row that no other transaction writes. An update may set a key
-//! that the row had before and find its entry there, while a sweep is about to remove that entry
-//! because no version needs it.
+//! An update may set a key that the row had before and find its entry there, while a sweep is about
+//! to remove that entry because no version needs it. So may an insertion into an index that outlives
+//! a crash: the index has entries of rows that the crash has ended, whose places new rows take. In
+//! an index that is built at each opening an inserted row has no entries before.
 //!
 //! So a writer writes the record first and adds the entry then. A sweep reads the row's versions
 //! without a lock. Under a lock that excludes the adding of entries it verifies that the row has no
@@ -18,7 +19,7 @@ use strandline_base::sync::RwLock;
 pub struct RowKeys(RwLock<()>);
 
 impl RowKeys {
-    /// Runs `enter`, which adds the entry of a row whose change has been written. No entry is
+    /// Runs `enter`, which adds the entries of rows whose changes have been written. No entry is
     /// removed in the meantime.
     #[inline]
     pub fn enter<R>(&self, enter: impl FnOnce() -> R) -> R {
@@ -27,7 +28,7 @@ impl RowKeys {
     }
 
     /// Runs `remove`, which verifies that one row has not changed since its versions were read, and
-    /// removes some of its entries. No changed key is added in the meantime.
+    /// removes some of its entries. No key is entered in the meantime.
     pub fn remove<R>(&self, remove: impl FnOnce() -> R) -> R {
         let _nobody_enters = self.0.write();
         remove()

@@ -16,7 +16,8 @@
 //! # Why no entry is lost
 //!
 //! An update writes its record first and then enters the row's new key, which an earlier version of
-//! the row may have entered already. A sweep loads the stable timestamp, reads which keys the row's
+//! the row may have entered already. An insertion does the same in an index on pages, which may have
+//! the entry of a row that a crash has ended and whose place the new row takes. A sweep loads the stable timestamp, reads which keys the row's
 //! versions need, and compares the row's entries with them. History is read without any lock.
 //! [`RowKeys`] excludes entering a key only while the sweep verifies that nobody has written the
 //! row since the timestamp, and then removes entries.
@@ -39,8 +40,8 @@
 //! a sweep that is due for others.
 //!
 //! Lock order: `done` → (one after the other) the index's locks, `left`, [`RowKeys`]. Below that of
-//! [`RowKeys`] are those of point reads and of marks (`store::moved_rows`). Writers come to `left`
-//! and to [`RowKeys`] with their transaction's `state` locked.
+//! [`RowKeys`] are those of point reads and of marks (`store::moved_rows`). Updates come to `left`
+//! and to [`RowKeys`] with their transaction's `state` locked, insertions without.
 //!
 //! [`RowKeys`]: strandline_index::RowKeys
 
@@ -333,3 +334,6 @@ fn needed(
     }
     Ok(Some(needed))
 }
+
+#[cfg(all(test, not(shuttle)))]
+mod tests;

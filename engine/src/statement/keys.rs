@@ -86,7 +86,7 @@ impl Statement {
                 moved.enter(index, entry, row, &mut others)?;
             }
             (NewKey::Inserted, Some(entry)) => {
-                index.enter(&entry, row, &mut others)?;
+                index.enter_inserted(|| index.enter(&entry, row, &mut others))?;
                 let mut state = self.txn.state.lock();
                 state.entries.push(index, entry.bytes, row);
             }

@@ -19,7 +19,7 @@ pub(super) const EMPTIED: u32 = u32::MAX;
 
 /// An index's rows whose entries may be removable.
 pub(crate) struct KeySweep {
-    /// keeps the entering of updated rows' keys and the removal of their entries apart
+    /// keeps the entering of keys that a row may have had, and the removal of its entries, apart
     pub row_keys: RowKeys,
     /// rows that have left a key
     left: Mutex<LeftRows>,

@@ -269,6 +269,17 @@ impl StoredIndex {
         }
     }
 
+    /// Runs `enter`, which adds entries of inserted rows whose records have been written. An index
+    /// on pages may have such an entry since before a crash, and a sweep may be about to remove it:
+    /// no entry is removed meanwhile. In memory an inserted row has no entries before.
+    #[inline]
+    pub(crate) fn enter_inserted<R>(&self, enter: impl FnOnce() -> R) -> R {
+        match self.is_in_memory() {
+            true => enter(),
+            false => self.sweep.row_keys.enter(enter),
+        }
+    }
+
     /// Whether a row may have changed its key since it was inserted.
     pub fn rows_may_have_moved(&self) -> bool {
         self.moved.load(Ordering::Acquire)

@@ -130,16 +130,16 @@ impl BulkInsert {
                 continue;
             }
             let row = RowId::new(range.no, row as u16);
-            load.push(&values, row, &mut others)?;
+            index.enter_inserted(|| load.push(&values, row, &mut others))?;
             if !others.is_empty() {
                 let others = std::mem::take(&mut others);
                 check(index.index.encode(&values), row, others)?;
             }
         }
-        for found in load.collisions()? {
+        for found in index.enter_inserted(|| load.collisions())? {
             check(found.key, found.row, found.others)?;
         }
-        load.finish()?;
+        index.enter_inserted(|| load.finish())?;
         Ok(checks)
     }
 
