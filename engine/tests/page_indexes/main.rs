@@ -8,9 +8,9 @@ mod common;
 mod covered;
 #[path = "../indexes/crash.rs"]
 mod crash;
-mod crashed_loads;
 #[path = "../indexes/definitions.rs"]
 mod definitions;
+mod ended_rows;
 #[path = "../indexes/expressions.rs"]
 mod expressions;
 mod faults;
