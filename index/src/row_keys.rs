@@ -1,9 +1,9 @@
 //! Adding and removing entries that may be there before their row gets the key.
 //!
 //! An update may set a key that the row had before and find its entry there, while a sweep is about
-//! to remove that entry because no version needs it. So may an insertion into an index that outlives
-//! a crash: the index has entries of rows that the crash has ended, whose places new rows take. In
-//! an index that is built at each opening an inserted row has no entries before.
+//! to remove that entry because no version needs it. So may an insertion into an index that
+//! outlives a crash: the index has entries of rows that the crash has ended, whose places new rows
+//! take. In an index that is built at each opening an inserted row has no entries before.
 //!
 //! So a writer writes the record first and adds the entry then. A sweep reads the row's versions
 //! without a lock. Under a lock that excludes the adding of entries it verifies that the row has no

@@ -16,9 +16,10 @@
 //! # Why no entry is lost
 //!
 //! An update writes its record first and then enters the row's new key, which an earlier version of
-//! the row may have entered already. An insertion does the same in an index on pages, which may have
-//! the entry of a row that a crash has ended and whose place the new row takes. A sweep loads the stable timestamp, reads which keys the row's
-//! versions need, and compares the row's entries with them. History is read without any lock.
+//! the row may have entered already. An insertion does the same in an index on pages, which may
+//! have the entry of a row that a crash has ended and whose place the new row takes. A sweep loads
+//! the stable timestamp, reads which keys the row's versions need, and compares the row's entries
+//! with them. History is read without any lock.
 //! [`RowKeys`] excludes entering a key only while the sweep verifies that nobody has written the
 //! row since the timestamp, and then removes entries.
 //!
@@ -36,8 +37,8 @@
 //! A sweep visits all entries of an index. It is due when as many rows have been deleted (in base)
 //! or have left a key since the last sweep as make up an eighth of the entries: eight visits per
 //! removed entry. If history still needs some of these rows, the next sweep is due once no moment
-//! before the last sweep can be read. Rows that could not be read do not count: they are looked at again by
-//! a sweep that is due for others.
+//! before the last sweep can be read. Rows that could not be read do not count: they are looked at
+//! again by a sweep that is due for others.
 //!
 //! Lock order: `done` → (one after the other) the index's locks, `left`, [`RowKeys`]. Below that of
 //! [`RowKeys`] are those of point reads and of marks (`store::moved_rows`). Updates come to `left`
@@ -46,9 +47,9 @@
 //! [`RowKeys`]: strandline_index::RowKeys
 
 use crate::catalog::{KeyDef, TableDef};
+use crate::db::opened_entries::has_unknown;
 use crate::db::set_aside::Work;
 use crate::db::{Db, closed};
-use crate::maintenance::opened_entries::has_unknown;
 use crate::store::gone_rows::{RowsByRange, gone_rows};
 use crate::store::key_sweep::Swept;
 use crate::store::{Horizon, Store, StoredIndex, StoredRange, TableStore, VersionBounds, newest};

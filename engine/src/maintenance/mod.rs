@@ -18,7 +18,6 @@ mod outcome;
 pub(crate) mod reserve;
 pub(crate) mod set_aside;
 
-pub(crate) use opened_entries::OpenedEntries;
 pub use outcome::CheckpointReport;
 
 use crate::db::{Db, Maintenance, closed};

@@ -3,8 +3,8 @@
 //!
 //! Such an index may have entries that nothing in memory tells of: of rows that left a key before
 //! the opening, of transactions that a crash has ended, and of their rows, whose places other rows
-//! may have by now. Until the comparison all its rows count as moved, so readers take no values from
-//! entries, and no sweep knows of such an entry.
+//! may have by now. Until the comparison all its rows count as moved, so readers take no values
+//! from entries, and no sweep knows of such an entry.
 //!
 //! A row whose only entry is the key of its newest version is not moved. All other rows are marked
 //! (`store::moved_rows`) and noted as having left a key, so a sweep looks at them. Nothing is
@@ -14,29 +14,30 @@
 //! new key. A row that is inserted meanwhile has the entries found here, or none of them: if one is
 //! not that of its key, it is marked, in whatever order its row and its entries were read.
 //!
-//! The work is divided. A *part* is the entries of some ranges: 16 bytes each, gathered in a walk over
-//! the whole index, so that they take a 32nd of `memory_bytes`. A *turn* reads some entries of a
-//! walk, or compares a part that has been gathered. Checkpoints run between turns. Keys are compared
-//! by 64-bit hashes.
+//! The work is divided. A *part* is the entries of some ranges: 16 bytes each, gathered in a walk
+//! over the whole index, so that they take a 32nd of `memory_bytes`. A *turn* reads some entries of
+//! a walk, or compares a part that has been gathered. Checkpoints run between turns. Keys are
+//! compared by 64-bit hashes.
 //!
 //! Entries may be swept between the turns of a walk. A row of which entries were removed has been
 //! marked before, or had none that a reader needs; comparing what was gathered marks too many rows
 //! at worst.
 //!
-//! A range that cannot be read has all its rows with entries marked. An index that cannot be read is
-//! set aside by the caller, and its comparison begins anew after the pause.
+//! A range that cannot be read has all its rows with entries marked. An index that cannot be read
+//! is set aside by the caller, and its comparison begins anew after the pause.
 //!
-//! Lock order: [`OpenedEntries`] is taken below the index's `done`, and never waited for: one index is
-//! compared at a time, for the sake of memory.
+//! Lock order: [`OpenedEntries`] is taken below the index's `done`, and never waited for: one index
+//! is compared at a time, for the sake of memory.
+//!
+//! [`OpenedEntries`]: crate::db::opened_entries::OpenedEntries
 
+use crate::db::opened_entries::{Comparison, Walk, has_unknown};
 use crate::db::{Db, closed};
 use crate::store::all_rows::visit_range;
 use crate::store::{Store, StoredIndex, newest};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
-use strandline_base::sync::Mutex;
 use strandline_base::{CommitTs, RANGE_ROWS, RangeNo, Result, RowId};
 use strandline_index::{Direction, KeyBytes, KeyRange};
 use strandline_txn::StartWord;
@@ -50,57 +51,6 @@ const TURN_ENTRIES: usize = 1 << 20;
 
 /// Entries that are read between two looks whether the database is being closed.
 const CHECKED_ENTRIES: usize = 1 << 12;
-
-/// The comparison that goes on in the next turn.
-pub(crate) type OpenedEntries = Mutex<Option<Comparison>>;
-
-/// How far the comparison of an index has come.
-pub(crate) struct Comparison {
-    index: Weak<StoredIndex>,
-    /// the ranges of the part
-    part: Range<u32>,
-    /// the entries of the part that have been read
-    entries: Vec<(RowId, u64)>,
-    /// whether there are entries of later ranges
-    are_later: bool,
-    /// where the walk goes on
-    walk: Walk,
-}
-
-/// A walk over all entries of an index.
-enum Walk {
-    /// the first key that was not read; None: nothing was
-    From(Option<KeyBytes>),
-    Done,
-}
-
-impl Comparison {
-    /// The comparison of the rows in the ranges of `part`.
-    fn of(index: &Arc<StoredIndex>, part: Range<u32>) -> Self {
-        Self {
-            index: Arc::downgrade(index),
-            part,
-            entries: Vec::new(),
-            are_later: false,
-            walk: Walk::From(None),
-        }
-    }
-
-    fn is_of(&self, index: &Arc<StoredIndex>) -> bool {
-        std::ptr::eq(self.index.as_ptr(), Arc::as_ptr(index))
-    }
-
-    /// Whether another index has to wait for its end.
-    fn goes_on(&self) -> bool {
-        let index = self.index.upgrade();
-        index.is_some_and(|index| index.is_usable() && has_unknown(&index))
-    }
-}
-
-/// Whether entries of an index have not been compared with their rows.
-pub(super) fn has_unknown(index: &StoredIndex) -> bool {
-    index.moved_rows().is_some_and(|moved| moved.are_unknown())
-}
 
 fn hash(key: &KeyBytes) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one(key.as_slice())

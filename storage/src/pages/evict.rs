@@ -72,8 +72,8 @@ impl PageStore {
         }
     }
 
-    /// As [`PageStore::make_room`], for redo: a file whose pages cannot be written is closed instead,
-    /// so that the failure stays with it.
+    /// As [`PageStore::make_room`], for redo: a file whose pages cannot be written is closed
+    /// instead, so that the failure stays with it.
     pub(super) fn make_room_for_redo(&self) {
         while self.is_over_budget() {
             let room = self.evict();
@@ -86,8 +86,8 @@ impl PageStore {
         }
     }
 
-    /// Evicts pages until the frames are within the budget. A file of which a page cannot be written
-    /// is passed over.
+    /// Evicts pages until the frames are within the budget. A file of which a page cannot be
+    /// written is passed over.
     fn evict(&self) -> Room {
         let mut room = Room::default();
         let mut searches = 0;
