@@ -15,10 +15,13 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, Runner, thread};
 use std::sync::Arc;
 use strandline_device::MemoryDevice;
-use strandline_engine::catalog::index::{ForeignKeyDef, IndexDef, ReferentialAction};
+use strandline_engine::catalog::index::{ForeignKeyDef, IndexDef, IndexStorage, ReferentialAction};
 use strandline_engine::catalog::{Catalog, HistoryPolicy, KeyDef, TableDef};
 use strandline_engine::*;
 use support::*;
+
+/// The storage of all indexes but hash indexes.
+const STORAGE: IndexStorage = IndexStorage::Memory;
 
 fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable)
