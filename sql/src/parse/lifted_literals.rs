@@ -4,8 +4,9 @@
 //! Texts that differ only in literals share one parsed and compiled statement, such as the texts of
 //! an application that inserts values into them. It is one pass over the bytes, without tokens.
 //! Some literals decide what a statement is, such as the digits in `round(a, 2)`. These mostly stay
-//! the same while keys differ, so there is a second form of a text, in which only literals that are
-//! compared, assigned or inserted are lifted ([`LiftedText::lift_operands`]).
+//! the same while keys differ, so there are two more forms of a text: without decimals, whose digits
+//! are their type ([`LiftedText::lift_plain`]), and with those only that are compared, assigned or
+//! inserted ([`LiftedText::lift_operands`]).
 //!
 //! Invariants:
 //! - A lifted text has the meaning of the original if a parameter without a declared type is read
@@ -70,19 +71,34 @@ impl LiftedText {
         sql.len() <= LONGEST && begins_well(sql) && pass.run().is_some() && self.write(sql)
     }
 
-    /// Makes this the text in which only those literals of `all`, the lifted form of `sql`, are
-    /// lifted that are operands. A decimal's digits are its type, so decimals stay. Returns false
-    /// if these are all literals, or none.
-    pub fn lift_operands(&mut self, all: &Self, sql: &str) -> bool {
+    /// Makes this the text in which all literals of `all`, the lifted form of `sql`, are lifted but
+    /// decimals: a decimal's digits are its type. Returns false if these are all literals, or none;
+    /// there are no values then.
+    pub fn lift_plain(&mut self, all: &Self, sql: &str) -> bool {
+        self.lift_some(all, sql, |_| true)
+    }
+
+    /// As [`LiftedText::lift_plain`], of those literals of `more` that are operands. `more` is the
+    /// form of `sql` with the next more literals.
+    pub fn lift_operands(&mut self, more: &Self, sql: &str) -> bool {
+        self.lift_some(more, sql, |place| place.is_operand)
+    }
+
+    fn lift_some(&mut self, more: &Self, sql: &str, lifts: impl Fn(&Place) -> bool) -> bool {
         self.values.clear();
         self.places.clear();
-        for (place, value) in all.places.iter().zip(&all.values) {
-            if place.is_operand && !value.data_type().is_decimal() {
+        for (place, value) in more.places.iter().zip(&more.values) {
+            if lifts(place) && !value.data_type().is_decimal() {
                 self.places.push(*place);
                 self.values.push(value.clone());
             }
         }
-        (1..all.places.len()).contains(&self.places.len()) && self.write(sql)
+        let is_other = (1..more.places.len()).contains(&self.places.len());
+        if !is_other {
+            self.values.clear();
+            self.places.clear();
+        }
+        is_other && self.write(sql)
     }
 
     /// Writes the text with parameters in the literals' places.

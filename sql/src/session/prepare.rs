@@ -83,7 +83,7 @@ impl Session {
         }
         let (values, mut types): (Vec<_>, Vec<_>) = values.iter().map(params::own_type).unzip();
         types.resize(prepared.parameter_count(), None);
-        let has_short = values.is_empty() || !has_shape(&prepared.statement);
+        let has_short = values.is_empty() || !has_shape(&prepared.statement, prepared.is_lifted);
         Box::pin(self.run_with(prepared, (&values, &types), has_short)).await
     }
 

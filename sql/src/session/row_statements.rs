@@ -51,9 +51,9 @@ impl Session {
         if !values.is_empty() || !self.row_executor || !self.statements.lift(sql) {
             return Ok(None);
         }
-        for lifting in [Lifting::All, Lifting::Operands] {
-            if lifting == Lifting::Operands && !self.statements.lift_operands(sql) {
-                return Ok(None);
+        for lifting in [Lifting::All, Lifting::Plain, Lifting::Operands] {
+            if !self.statements.lift_fewer(lifting, sql) {
+                continue;
             }
             let prepared = match self.statements.shape(lifting, &self.shared.statistics) {
                 LiftedShape::Seen => return Ok(None),

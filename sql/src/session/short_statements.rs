@@ -39,7 +39,7 @@ impl Session {
         }
         let (values, own) = match (prepared.typed, types) {
             (false, None) if values.is_empty() => (Cow::Borrowed(values), None),
-            (false, None) if has_shape(&prepared.statement) => {
+            (false, None) if has_shape(&prepared.statement, prepared.is_lifted) => {
                 return self.run_of_shape(prepared, values);
             }
             (false, None) => {

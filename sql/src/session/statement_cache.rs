@@ -1,10 +1,10 @@
 //! The recently parsed statements of a session, by text.
 //!
 //! A text is kept once for each declaration of its parameter types. From their second text on,
-//! statements that differ only in literals share one text with parameters, of all literals or of
-//! those that are operands ([`LiftedText`]). A cache that is full, by
-//! number or by bytes, is cleared: frequent texts return at once. A text that is long enough to
-//! reserve memory is not kept, because its reservation would last as long.
+//! statements that differ only in literals share one text with parameters, of all literals, of all
+//! but decimals, or of operands ([`LiftedText`]). A cache that is full, by number or by bytes, is
+//! cleared: frequent texts return at once. A text that is long enough to reserve memory is not kept,
+//! because its reservation would last as long.
 
 use super::arrays::ParameterType;
 use super::prepared::PreparedStatement;
@@ -22,7 +22,7 @@ use strandline_base::Result;
 const STATEMENTS: usize = 512;
 /// Bytes of all kept texts. A parsed statement takes up to about 70 times the bytes of its text.
 const TEXT_BYTES: usize = 512 << 10;
-/// The most texts without operands for one text without literals.
+/// The most texts with some of their literals for one text without literals.
 const OTHERS: u8 = 8;
 
 /// Statements by text.
@@ -34,8 +34,9 @@ pub(super) struct StatementCache {
     lifted: HashMap<String, Lifted>,
     /// bytes of all kept texts
     text_bytes: usize,
-    /// the last text whose literals were lifted: all of them, and operands only
+    /// the last text whose literals were lifted: all of them, all but decimals, operands only
     all: LiftedText,
+    plain_literals: LiftedText,
     operands: LiftedText,
 }
 
@@ -43,6 +44,8 @@ pub(super) struct StatementCache {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lifting {
     All,
+    /// all but decimals
+    Plain,
     /// those that are compared, assigned or inserted
     Operands,
 }
@@ -50,7 +53,7 @@ pub(super) enum Lifting {
 /// The cache entry of a text without its literals.
 struct Lifted {
     shape: Shape,
-    /// so many texts without operands only may still be parsed for this text
+    /// so many texts with some of the literals may still be parsed for this text
     others: u8,
 }
 
@@ -75,13 +78,25 @@ impl StatementCache {
         self.all.lift(sql)
     }
 
-    /// Lifts only operands out of `sql`, the last text given to [`StatementCache::lift`]; false if
-    /// nothing comes of it. The literals that stay make other texts, so there may be a few only.
-    pub fn lift_operands(&mut self, sql: &str) -> bool {
-        if !self.operands.lift_operands(&self.all, sql) {
+    /// Lifts fewer literals out of `sql`, the last text given to [`StatementCache::lift`], than the
+    /// form before it does; false if nothing comes of it. The literals that stay make other texts,
+    /// so there may be a few only.
+    pub fn lift_fewer(&mut self, lifting: Lifting, sql: &str) -> bool {
+        let has_form = match lifting {
+            Lifting::All => return true,
+            Lifting::Plain => self.plain_literals.lift_plain(&self.all, sql),
+            Lifting::Operands => {
+                let more = match self.plain_literals.values.is_empty() {
+                    true => &self.all,
+                    false => &self.plain_literals,
+                };
+                self.operands.lift_operands(more, sql)
+            }
+        };
+        if !has_form {
             return false;
         }
-        if self.lifted.contains_key(&self.operands.text) {
+        if self.lifted.contains_key(&self.last(lifting).text) {
             return true;
         }
         let all = self.lifted.get_mut(&self.all.text);
@@ -89,7 +104,7 @@ impl StatementCache {
             return false;
         };
         *others -= 1;
-        self.keep(self.operands.text.clone(), Shape::Seen);
+        self.keep(self.last(lifting).text.clone(), Shape::Seen);
         true
     }
 
@@ -135,6 +150,7 @@ impl StatementCache {
     fn last(&self, lifting: Lifting) -> &LiftedText {
         match lifting {
             Lifting::All => &self.all,
+            Lifting::Plain => &self.plain_literals,
             Lifting::Operands => &self.operands,
         }
     }
@@ -142,6 +158,7 @@ impl StatementCache {
     fn last_mut(&mut self, lifting: Lifting) -> &mut LiftedText {
         match lifting {
             Lifting::All => &mut self.all,
+            Lifting::Plain => &mut self.plain_literals,
             Lifting::Operands => &mut self.operands,
         }
     }
@@ -250,14 +267,14 @@ mod tests {
     }
 
     #[test]
-    fn a_text_has_few_texts_without_operands() {
+    fn a_text_has_few_texts_with_some_literals() {
         let statistics = StatementStatistics::default();
         let mut cache = StatementCache::default();
         let mut lifts = |n: i32| {
             let sql = format!("SELECT f(a, {n}) FROM t WHERE k = {n}");
             assert!(cache.lift(&sql));
             cache.shape(Lifting::All, &statistics);
-            cache.lift_operands(&sql)
+            cache.lift_fewer(Lifting::Operands, &sql)
         };
         for n in 0..20 {
             assert_eq!(lifts(n), n < i32::from(OTHERS), "{n}");

@@ -31,6 +31,7 @@ mod rows;
 mod scan_filters;
 mod scripts;
 mod settings;
+mod shape_changes;
 mod shapes;
 mod short_changes;
 mod short_plans;

@@ -607,8 +607,8 @@ fn a_program_s_values_share_a_plan() {
         let column = found.expect("runs").schema().field(0).clone();
         assert_eq!(column.data_type(), &DataType::Int32);
     }
-    // The query's short plan is made at the second execution, and runs then.
-    assert_eq!(reused(&mut counting) - before, 9);
+    // The short plans are made at the second execution, and run then.
+    assert_eq!(reused(&mut counting) - before, 10);
     let wide = c.query("SELECT $1, count(*) FROM t WHERE g = $1", (i64::MAX,));
     let column = wide.expect("runs").schema().field(0).clone();
     assert_eq!(column.data_type(), &DataType::Int64);

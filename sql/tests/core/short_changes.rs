@@ -6,7 +6,7 @@ use datafusion::scalar::ScalarValue;
 use strandline::{Connection, Database, Prepared, SqlState};
 use strandline_base::SqlType;
 
-const SHOP: &[&str] = &[
+pub const SHOP: &[&str] = &[
     "CREATE TABLE customer (id int PRIMARY KEY, name text UNIQUE, active boolean DEFAULT true)",
     "CREATE TABLE orders (id int PRIMARY KEY, customer int REFERENCES customer, state text NOT NULL \
      DEFAULT 'new', total numeric(10,2) CHECK (total < 5000))",
@@ -18,7 +18,7 @@ const SHOP: &[&str] = &[
      CONSTRAINT stock_key UNIQUE (item, place))",
     "CREATE UNIQUE INDEX stock_lower ON stock (place) WHERE item = 0",
     "CREATE TABLE basket (owner bigint, item int, kind smallint, n int, note varchar(30), \
-     PRIMARY KEY (owner, item))",
+     PRIMARY KEY (owner, item)) WITH (key_index = 'hash')",
     "INSERT INTO basket SELECT n / 3, n % 3, n % 500, 1, 'note ' || n FROM generate_series(1, 3000) AS s(n)",
     "INSERT INTO customer SELECT n, 'name ' || n, n % 3 > 0 FROM generate_series(1, 300) AS s(n)",
     "INSERT INTO orders SELECT n, 1 + n % 300, CASE n % 2 WHEN 0 THEN 'new' ELSE 'paid' END, n \
@@ -28,7 +28,7 @@ const SHOP: &[&str] = &[
 ];
 
 /// What is compared after each statement.
-const TABLES: &[&str] = &[
+pub const TABLES: &[&str] = &[
     "SELECT * FROM customer ORDER BY id",
     "SELECT * FROM orders ORDER BY id",
     "SELECT * FROM line ORDER BY orders, no",
@@ -38,7 +38,7 @@ const TABLES: &[&str] = &[
 ];
 
 /// Statements of one integer parameter that have short plans.
-const SHORT: &[&str] = &[
+pub const SHORT: &[&str] = &[
     // joined rows
     "UPDATE orders SET state = CASE WHEN c.active THEN 'paid' ELSE 'held' END FROM customer c \
      WHERE c.id = orders.customer AND orders.id = $1",
@@ -107,7 +107,7 @@ fn counter(database: &Database, name: &str) -> u64 {
     found.expect("a counter").1
 }
 
-fn runs_without_plans(database: &Database) -> u64 {
+pub fn runs_without_plans(database: &Database) -> u64 {
     counter(database, "short_plans_run") + counter(database, "statements_point")
 }
 
@@ -126,7 +126,7 @@ fn prepared(c: &mut Connection, sql: &str) -> Prepared {
     c.prepare_typed(sql, &[Some(SqlType::Integer)]).expect(sql)
 }
 
-fn shop() -> (Database, Connection) {
+pub fn shop() -> (Database, Connection) {
     let database = database();
     let mut c = database.connect();
     run(&mut c, SHOP);

@@ -68,7 +68,7 @@ pub(crate) use direct::may_be_direct;
 use futures::TryStreamExt;
 pub(crate) use insert::plain_row;
 pub use node::extension_planner;
-pub(crate) use node::{is_own, owned};
+pub(crate) use node::{is_own, numbers_rows, owned};
 pub(crate) use operation::Tally;
 pub(crate) use pipeline::{DmlForm, DmlPlan};
 pub(crate) use row_set::ChangedRows;

@@ -9,6 +9,7 @@
 use super::apply::Applier;
 use super::exec::DmlExec;
 use super::operation::{Operation, Tally};
+use super::sequence;
 use super::widen::{WidenExec, WidenNode};
 use crate::planning::one_input::{compared_by, logical_input};
 use crate::planning::owner::Owner;
@@ -60,6 +61,11 @@ pub(crate) fn owned(node: &Extension, owner: &Owner, tally: &Arc<Tally>) -> Opti
 pub(crate) fn is_own(node: &Extension) -> bool {
     let node = node.node.as_any();
     node.is::<DmlNode>() || node.is::<WidenNode>()
+}
+
+/// Whether a node numbers rows and draws identity values for them.
+pub(crate) fn numbers_rows(node: &Extension) -> bool {
+    node.node.as_any().is::<WidenNode>() && node.node.name() == sequence::NAME
 }
 
 impl fmt::Debug for DmlNode {

@@ -20,6 +20,8 @@ use strandline_column::types::arrow_type;
 use strandline_engine::catalog::TableDef;
 use strandline_semantics::error::from_arrow;
 
+/// The node's name.
+pub(super) const NAME: &str = "InsertOrder";
 /// The field with the row's number.
 pub(super) const ORDER: &str = "#order";
 
@@ -76,7 +78,7 @@ impl Sequence {
 
 impl Widening for Sequence {
     fn name(&self) -> &'static str {
-        "InsertOrder"
+        NAME
     }
 
     fn explain(&self) -> String {

@@ -126,6 +126,37 @@ fn operands_are_lifted_alone() {
 }
 
 #[test]
+fn decimals_stay_in_a_plain_form() {
+    let (mut all, mut plain, mut operands) = Default::default();
+    let sql = "INSERT INTO t SELECT id, 7, 1.5, 'x' FROM u WHERE k = 3";
+    assert!(LiftedText::lift(&mut all, sql));
+    assert!(LiftedText::lift_plain(&mut plain, &all, sql));
+    assert_eq!(
+        (plain.text.as_str(), plain.values.len()),
+        (
+            "INSERT INTO t SELECT id, $1, 1.5, $2 FROM u WHERE k = $3",
+            3
+        )
+    );
+    assert!(LiftedText::lift_operands(&mut operands, &plain, sql));
+    assert_eq!(
+        (operands.text.as_str(), operands.values.len()),
+        (
+            "INSERT INTO t SELECT id, 7, 1.5, 'x' FROM u WHERE k = $1",
+            1
+        )
+    );
+    // All literals are plain, or none is.
+    for sql in [
+        "SELECT a FROM t WHERE k = 1 AND s = 'x'",
+        "SELECT a FROM t WHERE n = 1.5",
+    ] {
+        assert!(all.lift(sql));
+        assert!(!plain.lift_plain(&all, sql) && plain.values.is_empty());
+    }
+}
+
+#[test]
 fn what_was_lifted_before_is_gone() {
     let mut lifted = LiftedText::default();
     for _ in 0..2 {

@@ -135,30 +135,34 @@ impl Execution<'_> {
         query: &ast::Query,
         context: &StatementContext,
     ) -> Result<Option<ShortPlan>> {
-        let planned = match with_changes::plan(context, query).await {
-            Ok(rest) => {
-                let statement = rest.statement();
-                context.writes_without_reading(roles::check::dml(context, &statement)?);
-                plan(context, &statement).await.map(|plan| (rest, plan))
-            }
-            Err(error) => Err(error),
-        };
-        match planned {
-            Ok((rest, (plan, form))) => {
-                let parts = rest.parts.into_iter().map(|part| (part.name, part.plan));
-                let parts: Vec<_> = parts.collect();
-                Ok(of_plan(context, &parts, (&plan, form), self.types))
-            }
+        match plan_parted(context, query).await {
+            Ok((parts, (plan, form))) => Ok(of_plan(context, &parts, (&plan, form), self.types)),
             Err(error) if Failure::of(&error) == Failure::Moment => Err(error),
             Err(_) => Ok(None),
         }
     }
 }
 
+/// A part of a statement: its name and its analyzed plan.
+pub(super) type PlannedPart = (String, LogicalPlan);
+
+/// The changes in a query's WITH, and the plan of what follows them.
+pub(super) async fn plan_parted(
+    context: &StatementContext,
+    query: &ast::Query,
+) -> Result<(Vec<PlannedPart>, (LogicalPlan, Option<DmlForm>))> {
+    let rest = with_changes::plan(context, query).await?;
+    let statement = rest.statement();
+    context.writes_without_reading(roles::check::dml(context, &statement)?);
+    let planned = plan(context, &statement).await?;
+    let parts = rest.parts.into_iter().map(|part| (part.name, part.plan));
+    Ok((parts.collect(), planned))
+}
+
 /// The short plan that a statement without parameters gets when it is repeated.
 pub(crate) fn of_statement(
     context: &StatementContext,
-    parts: &[(String, LogicalPlan)],
+    parts: &[PlannedPart],
     planned: (&LogicalPlan, Option<DmlForm>),
 ) -> Option<ShortPlan> {
     of_plan(context, parts, planned, &[])
@@ -167,7 +171,7 @@ pub(crate) fn of_statement(
 /// `parts` are analyzed.
 fn of_plan(
     context: &StatementContext,
-    parts: &[(String, LogicalPlan)],
+    parts: &[PlannedPart],
     (plan, form): (&LogicalPlan, Option<DmlForm>),
     types: &[Option<SqlType>],
 ) -> Option<ShortPlan> {
@@ -195,9 +199,10 @@ pub(super) fn compile(
     compile_parts(context, &[], analyzed, types, result)
 }
 
-fn compile_parts(
+/// As [`compile`], of a statement with changes in WITH.
+pub(super) fn compile_parts(
     context: &StatementContext,
-    parts: &[(String, LogicalPlan)],
+    parts: &[PlannedPart],
     analyzed: &LogicalPlan,
     types: &[Option<SqlType>],
     result: (&SchemaRef, Option<DmlForm>),
@@ -228,7 +233,7 @@ pub(super) fn of_optimized(
 
 fn of_optimized_parts(
     context: &StatementContext,
-    parts: &[(String, LogicalPlan)],
+    parts: &[PlannedPart],
     plan: &LogicalPlan,
     (parameters, moments): (Vec<DataType>, Vec<Arc<ScalarUDF>>),
     (output, form): (&SchemaRef, Option<DmlForm>),
