@@ -16,6 +16,8 @@ pub(crate) mod retention;
 pub(crate) mod storage_uses;
 pub(crate) mod versions;
 
+pub use ordered_keys::KeyIndex;
+
 use access::Access;
 use index::{ConstraintTiming, ForeignKeyDef, IndexDef, IndexId, IndexMethod, IndexStorage};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -83,7 +85,7 @@ pub struct TableDef {
     pub next_column: u32,
     /// PRIMARY KEY (at most one) and UNIQUE constraints
     pub keys: Vec<KeyDef>,
-    /// WITH (key_index): the access method of keys that are added; None: hash
+    /// WITH (key_index): the access method of keys that are added; None: each key's own
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_index: Option<IndexMethod>,
     /// the storage of their indexes, if these are ordered

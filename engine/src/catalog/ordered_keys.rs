@@ -16,7 +16,66 @@ use strandline_base::{ColumnId, CommitTs};
 /// The number of an index that has none yet.
 const UNNUMBERED: IndexId = IndexId(u32::MAX);
 
+/// The index of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyIndex {
+    /// a hash of the whole key
+    Hash,
+    /// an ordered index in memory
+    Ordered,
+    /// an ordered index on the pages of a file
+    Btree,
+}
+
+impl KeyIndex {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Hash, Self::Ordered, Self::Btree];
+
+    /// Its word as a value of `key_index`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Hash => "hash",
+            Self::Ordered => "ordered",
+            Self::Btree => "btree",
+        }
+    }
+
+    /// The index that a word of `key_index` means; None: there is no such word.
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|index| index.word() == word)
+    }
+
+    fn method(self) -> IndexMethod {
+        match self {
+            Self::Hash => IndexMethod::Hash,
+            Self::Ordered | Self::Btree => IndexMethod::Ordered,
+        }
+    }
+
+    fn storage(self) -> IndexStorage {
+        match self {
+            Self::Hash | Self::Ordered => IndexStorage::Memory,
+            Self::Btree => IndexStorage::Pages,
+        }
+    }
+}
+
 impl KeyDef {
+    /// This key with such an index. An ordered one of the same storage stays the one it is.
+    #[must_use]
+    pub fn with_index(mut self, index: KeyIndex) -> Self {
+        if index == KeyIndex::Hash {
+            self.ordered = None;
+            return self;
+        }
+        let storage = index.storage();
+        let is_one = |known: &Arc<IndexDef>| known.storage == storage;
+        match self.ordered.as_ref().is_some_and(is_one) {
+            true => self,
+            false => self.with_ordered_index(storage),
+        }
+    }
+
     /// This key with an ordered index.
     #[must_use]
     pub fn with_ordered_index(mut self, storage: IndexStorage) -> Self {
@@ -70,31 +129,18 @@ impl KeyDef {
     }
 }
 
-/// The words of `key_index` with the method and the storage of a table's keys.
-const KEY_INDEXES: [(&str, IndexMethod, IndexStorage); 3] = [
-    ("hash", IndexMethod::Hash, IndexStorage::Memory),
-    ("ordered", IndexMethod::Ordered, IndexStorage::Memory),
-    ("btree", IndexMethod::Ordered, IndexStorage::Pages),
-];
-
 impl TableDef {
-    /// The word of `key_index` for the keys that are added; None: the table has been defined
-    /// without one.
-    pub fn key_index_word(&self) -> Option<&'static str> {
+    /// The index of the keys that are added; None: the table has been defined without one.
+    pub fn key_index(&self) -> Option<KeyIndex> {
         let wanted = (self.key_index?, self.key_storage);
-        let mut words = KEY_INDEXES.iter();
-        let found = words.find(|(_, method, storage)| (*method, *storage) == wanted);
-        found.map(|(word, ..)| *word)
+        let mut all = KeyIndex::ALL.into_iter();
+        all.find(|index| (index.method(), index.storage()) == wanted)
     }
 
-    /// Sets the index of the keys that are added by a word of `key_index`. False: there is no such
-    /// word.
-    pub fn set_key_index(&mut self, word: &str) -> bool {
-        let found = KEY_INDEXES.iter().find(|(known, ..)| *known == word);
-        if let Some((_, method, storage)) = found {
-            (self.key_index, self.key_storage) = (Some(*method), *storage);
-        }
-        found.is_some()
+    /// Sets the index of the keys that are added.
+    pub fn set_key_index(&mut self, index: KeyIndex) {
+        self.key_index = Some(index.method());
+        self.key_storage = index.storage();
     }
 
     /// The indexes that readers may walk over: the secondary ones and those of ordered keys.

@@ -31,7 +31,7 @@ use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState, TableId};
 use strandline_engine::Statement;
 use strandline_engine::catalog::index::IndexStorage;
-use strandline_engine::catalog::{Catalog, TableDef, ViewDef};
+use strandline_engine::catalog::{Catalog, KeyIndex, TableDef, ViewDef};
 use strandline_semantics as semantics;
 use strandline_semantics::error::convert;
 
@@ -55,6 +55,8 @@ pub struct StatementContext {
     pub is_alone: bool,
     /// The storage of an index that does not name one.
     pub index_storage: IndexStorage,
+    /// The index of keys whose table does not name one; None: that of their columns.
+    pub key_index: Option<KeyIndex>,
     /// Receives the progress of a COPY.
     pub progress: Option<ProgressHook>,
     /// The other end of COPY … FROM STDIN and TO STDOUT.
@@ -123,6 +125,7 @@ impl StatementContext {
             acting,
             is_alone: false,
             index_storage: IndexStorage::default(),
+            key_index: None,
             progress: None,
             copy_clients: None,
             notices: Arc::default(),

@@ -121,6 +121,7 @@ impl Session {
             StatementContext::new(&self.template, statement.clone(), Vec::new(), now_us);
         context.is_alone = self.open.is_none();
         context.index_storage = self.settings.index_storage;
+        context.key_index = self.settings.key_index;
         context.progress = self.progress.clone();
         context.copy_clients = self.copy_clients.clone();
         let Work::Prepared(execution) = work else {

@@ -24,6 +24,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use strandline_base::{Error, Result, SqlState};
+use strandline_engine::catalog::KeyIndex;
 use strandline_engine::catalog::index::IndexStorage;
 use strandline_engine::{ConflictPolicy, Isolation};
 
@@ -61,6 +62,8 @@ pub struct Settings {
     pub access: AccessSettings,
     /// the storage of indexes whose definition does not name one
     pub index_storage: IndexStorage,
+    /// the index of keys whose table does not name one; None: that of their columns
+    pub key_index: Option<KeyIndex>,
     /// how far back a query may read to avoid unmerged updates; None: it reads the newest state
     pub max_staleness: Option<Duration>,
     /// the schema of unqualified names
@@ -92,6 +95,7 @@ impl Default for Settings {
             client_min_messages: "notice",
             access: AccessSettings::default(),
             index_storage: IndexStorage::default(),
+            key_index: None,
             max_staleness: None,
             search_path: names::PUBLIC.to_string(),
             application_name: String::new(),

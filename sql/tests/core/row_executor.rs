@@ -372,7 +372,7 @@ fn statements_on_one_row_take_it_and_others_do_not() {
             "INSERT INTO p (x, y) VALUES (1, 'a') ON CONFLICT DO NOTHING",
             true,
         ),
-        ("SELECT v FROM p WHERE x = 1", false),
+        ("SELECT v FROM p WHERE x = 1", true),
         ("SELECT v FROM p WHERE x = 1 AND y = 'a'", true),
         ("SELECT v FROM p WHERE x = 1 AND y = 'a' AND x = 1", true),
         ("SELECT a + 1 FROM t WHERE id = 1", true),

@@ -149,8 +149,8 @@ fn table_details(table: &TableDef, statistics: &TableStatistics, rows: &mut Rows
             (!table.foreign_keys.is_empty() || !table.referenced_by.is_empty()).into(),
         ),
     ]);
-    if let Some(word) = table.key_index_word() {
-        let options = vec![format!("key_index={word}")];
+    if let Some(index) = table.key_index() {
+        let options = vec![format!("key_index={}", index.word())];
         rows.set([("reloptions", CatalogValue::Texts(options))]);
     }
 }

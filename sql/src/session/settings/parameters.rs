@@ -6,15 +6,16 @@
 //! (`row_security`, `check_function_bodies`) are kept and shown without effect.
 
 use super::values::{
-    INDEX_STORAGES, POLICIES, boolean, bytes, count, index_storage, integer, limit, on_off, only,
-    policy, policy_name, records, require_iso, require_utc, require_utf8, schema_of,
-    shortest_floats, shown_limit, shown_threshold, size, synchronous, text, threshold, unsupported,
-    word,
+    INDEX_STORAGES, KEY_INDEXES, POLICIES, boolean, bytes, count, index_storage, integer,
+    key_index, limit, on_off, only, policy, policy_name, records, require_iso, require_utc,
+    require_utf8, schema_of, shortest_floats, shown_limit, shown_threshold, size, synchronous,
+    text, threshold, unsupported, word,
 };
 use super::{OpenSettings, Settings};
 use crate::session::Session;
 use crate::session::modes::{isolation_name, isolation_of};
 use strandline_base::Result;
+use strandline_engine::catalog::KeyIndex;
 use strandline_engine::catalog::index::IndexStorage;
 use strandline_engine::{ConflictPolicy, Isolation};
 
@@ -487,6 +488,14 @@ pub static PARAMETERS: &[Parameter] = &[
             .name()
             .to_string()),
         "the storage of indexes whose definition does not name one: memory or pages",
+    ),
+    parameter(
+        "strandline.key_index",
+        Kind::Word(KEY_INDEXES),
+        field!(key_index, key_index, |v: &Option<KeyIndex>| v
+            .map_or("auto", KeyIndex::word)
+            .to_string()),
+        "the index of keys whose table does not name one: auto, hash, ordered or btree",
     ),
     parameter(
         "strandline.max_staleness",

@@ -4,6 +4,7 @@ use crate::parse::names;
 use std::time::Duration;
 use strandline_base::{Error, Result, SqlState};
 use strandline_engine::ConflictPolicy;
+use strandline_engine::catalog::KeyIndex;
 use strandline_engine::catalog::index::IndexStorage;
 
 /// The most milliseconds of a time, as in PostgreSQL.
@@ -229,6 +230,8 @@ pub fn schema_of(value: &str) -> Result<String> {
 }
 
 pub(super) const INDEX_STORAGES: &[&str] = &["memory", "pages"];
+/// `auto`, and the words of [`KeyIndex`].
+pub(super) const KEY_INDEXES: &[&str] = &["auto", "hash", "ordered", "btree"];
 pub(super) const POLICIES: &[&str] = &["wait", "abort"];
 
 pub(super) fn text(value: &str) -> Result<String> {
@@ -280,6 +283,10 @@ pub(super) fn index_storage(name: &str, value: &str) -> Result<IndexStorage> {
         "pages" => IndexStorage::Pages,
         _ => IndexStorage::Memory,
     })
+}
+
+pub(super) fn key_index(name: &str, value: &str) -> Result<Option<KeyIndex>> {
+    word(name, value, KEY_INDEXES).map(KeyIndex::of_word)
 }
 
 pub(super) fn policy(name: &str, value: &str) -> Result<ConflictPolicy> {

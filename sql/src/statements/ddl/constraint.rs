@@ -128,7 +128,7 @@ pub fn add(
 ) -> Result<()> {
     match declared {
         Declared::ForeignKey(key) => foreign_key::add(context, catalog, table, key),
-        Declared::Key(key) => add_key(catalog, table, key),
+        Declared::Key(key) => add_key(context, catalog, table, key),
         Declared::Check {
             name,
             expression,
@@ -137,7 +137,12 @@ pub fn add(
     }
 }
 
-fn add_key(catalog: &Catalog, table: &mut TableDef, declared: &Key) -> Result<()> {
+fn add_key(
+    context: &StatementContext,
+    catalog: &Catalog,
+    table: &mut TableDef,
+    declared: &Key,
+) -> Result<()> {
     let (primary, columns) = (declared.primary, declared.columns.as_slice());
     if primary && table.primary_key().is_some() {
         return Err(Error::invalid(
@@ -175,7 +180,9 @@ fn add_key(catalog: &Catalog, table: &mut TableDef, declared: &Key) -> Result<()
         timing: declared.timing,
         ..KeyDef::new(name, primary, ids)
     };
-    table.keys.push(ordered_keys::with_index(table, key)?);
+    table
+        .keys
+        .push(ordered_keys::with_index(context, table, key)?);
     Ok(())
 }
 

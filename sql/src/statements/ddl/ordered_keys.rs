@@ -1,32 +1,52 @@
-//! WITH (key_index = …): whether the index of a key is ordered, and so serves the key's prefixes,
-//! ranges and orders, and whether it is in a page file.
+//! The index of a key: a hash of whole keys, or an ordered one that serves the key's prefixes, ranges
+//! and orders as well, in memory or in a page file.
+//!
+//! A table's `key_index` decides; without it the setting `strandline.key_index`; if that is `auto`,
+//! the key's columns ([`of_columns`]).
 
-use std::sync::Arc;
+use crate::planning::context::StatementContext;
 use strandline_base::{Error, Result, SqlState, SqlType};
-use strandline_engine::catalog::index::{IndexDef, IndexMethod};
-use strandline_engine::catalog::{KeyDef, TableDef};
+use strandline_engine::catalog::{KeyDef, KeyIndex, TableDef};
 
-/// The key with an index as the table's `key_index` says; hash if it says nothing.
+/// The key with its index.
 ///
 /// # Errors
 /// 42704 if the key is to be ordered and has a column of a type without an order.
-pub fn with_index(table: &TableDef, key: KeyDef) -> Result<KeyDef> {
-    if table.key_index != Some(IndexMethod::Ordered) {
-        return Ok(KeyDef {
-            ordered: None,
-            ..key
-        });
-    }
-    for id in &key.columns {
-        if let Some(column) = table.column_by_id(*id) {
-            check_type(column.sql_type)?;
+pub fn with_index(context: &StatementContext, table: &TableDef, key: KeyDef) -> Result<KeyDef> {
+    match table.key_index().or(context.key_index) {
+        Some(index) => with_given(table, key, index),
+        None => {
+            let index = of_columns(&types_of(table, &key));
+            Ok(key.with_index(index))
         }
     }
-    let is_known = |known: &Arc<IndexDef>| known.storage == table.key_storage;
-    Ok(match key.ordered.as_ref().is_some_and(is_known) {
-        true => key,
-        false => key.with_ordered_index(table.key_storage),
-    })
+}
+
+/// The index of a key over columns of these types.
+///
+/// Numbers that applications count up, dates and times are looked up one by one, and a hash index
+/// keeps sequences of integers in no memory. Other keys are read by prefixes, ranges and in their
+/// order as well. Types of which an ordered index does not know the exact values gain less by it.
+fn of_columns(types: &[SqlType]) -> KeyIndex {
+    match types {
+        [t] if is_counted(*t) => KeyIndex::Hash,
+        types if types.iter().copied().all(has_exact_order) => KeyIndex::Ordered,
+        _ => KeyIndex::Hash,
+    }
+}
+
+fn is_counted(t: SqlType) -> bool {
+    use SqlType as T;
+    matches!(
+        t,
+        T::SmallInt | T::Integer | T::BigInt | T::Date | T::Time | T::Timestamp | T::TimestampTz
+    )
+}
+
+/// Whether the key bytes of an ordered index have a type's exact values.
+fn has_exact_order(t: SqlType) -> bool {
+    use SqlType as T;
+    !matches!(t, T::Real | T::Double | T::Interval | T::Json)
 }
 
 /// Gives the table's keys, and those added later, the indexes that a word of `key_index` means.
@@ -34,14 +54,29 @@ pub fn with_index(table: &TableDef, key: KeyDef) -> Result<KeyDef> {
 /// # Errors
 /// 22023 for an unknown word; those of [`with_index`].
 pub fn set_key_index(table: &mut TableDef, word: &str) -> Result<()> {
-    if !table.set_key_index(word) {
+    let Some(index) = KeyIndex::of_word(word) else {
         let message = format!("invalid value for key_index: \"{word}\"");
         return Err(Error::invalid(SqlState::INVALID_PARAMETER_VALUE, message)
             .with_hint("Valid values are 'hash', 'ordered' and 'btree'."));
-    }
-    let keys = table.keys.iter().map(|key| with_index(table, key.clone()));
+    };
+    table.set_key_index(index);
+    let keys = table.keys.iter();
+    let keys = keys.map(|key| with_given(table, key.clone(), index));
     table.keys = keys.collect::<Result<_>>()?;
     Ok(())
+}
+
+fn with_given(table: &TableDef, key: KeyDef, index: KeyIndex) -> Result<KeyDef> {
+    if index != KeyIndex::Hash {
+        types_of(table, &key).into_iter().try_for_each(check_type)?;
+    }
+    Ok(key.with_index(index))
+}
+
+fn types_of(table: &TableDef, key: &KeyDef) -> Vec<SqlType> {
+    let columns = key.columns.iter();
+    let columns = columns.filter_map(|id| table.column_by_id(*id));
+    columns.map(|column| column.sql_type).collect()
 }
 
 /// Refuses a type whose values have no order.

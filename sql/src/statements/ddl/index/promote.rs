@@ -28,8 +28,9 @@ pub async fn promote(
         .change_catalog(&mut |catalog| {
             let table = catalog.tables.get(&table).ok_or_else(super::gone)?;
             let mut table = TableDef::clone(table);
-            let mut key = key_of(catalog, &mut table, &index, &name, primary)?;
-            key.timing = timing;
+            let key = key_of(catalog, &mut table, &index, &name, primary)?;
+            let key = KeyDef { timing, ..key };
+            let key = ordered_keys::with_index(context, &table, key)?;
             table.keys.push(key.clone());
             made = Some((table.clone(), key));
             catalog.put_table(table);
@@ -74,7 +75,7 @@ fn key_of(
     }
     let mut key = KeyDef::new(name, primary, columns);
     key.nulls_not_distinct = def.nulls_not_distinct;
-    ordered_keys::with_index(table, key)
+    Ok(key)
 }
 
 fn not_usable(catalog: &Catalog, table: &TableDef, index: &str) -> Error {
