@@ -4,9 +4,10 @@
 //! Texts that differ only in literals share one parsed and compiled statement, such as the texts of
 //! an application that inserts values into them. It is one pass over the bytes, without tokens.
 //! Some literals decide what a statement is, such as the digits in `round(a, 2)`. These mostly stay
-//! the same while keys differ, so there are two more forms of a text: without decimals, whose digits
-//! are their type ([`LiftedText::lift_plain`]), and with those only that are compared, assigned or
-//! inserted ([`LiftedText::lift_operands`]).
+//! the same while keys differ, so two more forms of a text have fewer parameters. Decimals stay in
+//! the first, because a decimal's digits are its type ([`LiftedText::lift_plain`]). The second has
+//! parameters only for literals that are compared, assigned or inserted
+//! ([`LiftedText::lift_operands`]).
 //!
 //! Invariants:
 //! - A lifted text has the meaning of the original if a parameter without a declared type is read

@@ -3,8 +3,8 @@
 //! A text is kept once for each declaration of its parameter types. From their second text on,
 //! statements that differ only in literals share one text with parameters, of all literals, of all
 //! but decimals, or of operands ([`LiftedText`]). A cache that is full, by number or by bytes, is
-//! cleared: frequent texts return at once. A text that is long enough to reserve memory is not kept,
-//! because its reservation would last as long.
+//! cleared: frequent texts return at once. A text that is long enough to reserve memory is not
+//! kept, because its reservation would last as long.
 
 use super::arrays::ParameterType;
 use super::prepared::PreparedStatement;

@@ -53,8 +53,8 @@ impl Twins {
     }
 }
 
-/// A plan of MERGE does not show all of it. Literals after ON CONFLICT stay in their texts. A sum of
-/// literals beside a smallint is a smallint, one of parameters an integer.
+/// A plan of MERGE does not show all of it. Literals after ON CONFLICT stay in their texts. The
+/// plans of a sum of literals beside a smallint, and of parameters, differ.
 fn has_shape(sql: &str) -> bool {
     let conflict = sql.find("ON CONFLICT");
     !sql.starts_with("MERGE")

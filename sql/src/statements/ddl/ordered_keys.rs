@@ -1,5 +1,5 @@
-//! The index of a key: a hash of whole keys, or an ordered one that serves the key's prefixes, ranges
-//! and orders as well, in memory or in a page file.
+//! The index of a key: a hash of whole keys, or an ordered one that serves the key's prefixes,
+//! ranges and orders as well, in memory or in a page file.
 //!
 //! A table's `key_index` decides; without it the setting `strandline.key_index`; if that is `auto`,
 //! the key's columns ([`of_columns`]).

@@ -73,8 +73,9 @@ pub(crate) struct ShapeValues<'a> {
 }
 
 /// Whether a statement is planned by its shape: a query, an UPDATE, or a DELETE; of a text without
-/// its literals (`is_lifted`) also an INSERT, and a statement with changes in its WITH. The plans of
-/// these show all that the statement says, so that they can be compared. A plan of MERGE does not.
+/// its literals (`is_lifted`) also an INSERT, and a statement with changes in its WITH. The plans
+/// of these show all that the statement says, so that they can be compared. A plan of MERGE does
+/// not.
 pub(crate) fn has_shape(statement: &ast::Statement, is_lifted: bool) -> bool {
     match statement {
         ast::Statement::Query(query) => {
@@ -225,9 +226,9 @@ fn makes_numerics(plan: &LogicalPlan) -> PlanResult<bool> {
     Ok(makes)
 }
 
-/// The plan with constants in place of the row of a VALUES, which no plan shows. The values are where
-/// they are used: those of literals are in the row, those of parameters are computed above it. None:
-/// there are several rows.
+/// The plan with constants in place of the row of a VALUES, which no plan shows. The values are
+/// where they are used: those of literals are in the row, those of parameters are computed above
+/// it. None: there are several rows.
 fn with_rows(plan: LogicalPlan) -> Option<LogicalPlan> {
     let replaced = plan.transform_up_with_subqueries(|node| {
         Ok(match node {
@@ -274,9 +275,8 @@ fn over_row(project: Projection) -> PlanResult<LogicalPlan> {
         Some(node) => node.inputs().first().copied(),
         None => Some(project.input.as_ref()),
     };
-    let is_one = |plan: &LogicalPlan| matches!(plan, LogicalPlan::EmptyRelation(empty) if empty.produce_one_row);
     let row = match below {
-        Some(LogicalPlan::Projection(row)) if is_one(&row.input) => row,
+        Some(LogicalPlan::Projection(row)) if is_one_row(&row.input) => row,
         _ => return Ok(LogicalPlan::Projection(project)),
     };
     let computed = |expr: Expr| match &expr {
@@ -299,6 +299,13 @@ fn over_row(project: Projection) -> PlanResult<LogicalPlan> {
     };
     let row = Projection::try_new_with_schema(exprs, input, schema)?;
     Ok(LogicalPlan::Projection(row))
+}
+
+fn is_one_row(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::EmptyRelation(empty) => empty.produce_one_row,
+        _ => false,
+    }
 }
 
 /// The same row of NULLs.
