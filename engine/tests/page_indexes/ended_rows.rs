@@ -2,7 +2,6 @@
 //! places.
 
 use crate::common::*;
-use crate::files::assert_sound;
 use crate::support::*;
 use std::sync::Arc;
 use strandline_base::ManualClock;
