@@ -1,9 +1,9 @@
 //! The log of the page files: their changes are records of the database's log.
 //!
 //! A record of the log begins with a byte of its kind: the version of a transaction's record
-//! (`redo`), [`PAGES`] or [`SWEPT`]. Records of these two kinds belong to no transaction and have no
-//! timestamp of a commit. A transaction's entries are in records before its own, so a commit that is
-//! found in the log has all its entries.
+//! (`redo`), [`PAGES`] or [`SWEPT`]. Records of these two kinds belong to no transaction and have
+//! no timestamp of a commit. A transaction's entries are in records before its own, so a commit
+//! that is found in the log has all its entries.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};

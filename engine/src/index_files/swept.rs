@@ -2,12 +2,12 @@
 //!
 //! A sweep removes entries of versions that no reader may ask for. The page file keeps that over a
 //! crash. But the moment from which on versions are kept is in memory (`Store::kept_from`), and an
-//! opening computes it anew from a history policy that may be longer by then. Then versions could be
-//! asked for whose entries are gone. So the moment is in the log before the sweep removes entries,
-//! and in the manifest when a checkpoint cuts the log.
+//! opening computes it anew from a history policy that may be longer by then. Then readers could
+//! ask for versions whose entries are gone. So the moment is in the log before the sweep removes
+//! entries, and in the manifest when a checkpoint cuts the log.
 //!
-//! Invariant: a moment is in `known` when it is in the log, and a checkpoint reads `known` after the
-//! position from which on it keeps the log.
+//! Invariant: a moment is in `known` when it is in the log, and a checkpoint reads `known` after
+//! the position from which on it keeps the log.
 //!
 //! Lock order: `known` → the database's storages and the log's locks.
 

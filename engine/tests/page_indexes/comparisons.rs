@@ -34,8 +34,8 @@ fn update(world: &World, k: i64) {
     assert!(updated.expect("update"));
 }
 
-/// An opened database: rows in several ranges, two indexes, and before the opening an updated row in
-/// each range, and a deleted one, whose old entries are there.
+/// An opened database: rows in several ranges, two indexes. Before the opening a row of each range
+/// was updated, and one was deleted; their old entries are there.
 fn opened() -> World {
     let (device, clock) = (Arc::new(MemoryDevice::new()), clock());
     let db = open_small(&device, &clock);
