@@ -326,3 +326,6 @@ impl IndexFiles {
         }
     }
 }
+
+#[cfg(all(test, not(shuttle)))]
+mod tests;

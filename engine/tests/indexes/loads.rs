@@ -4,6 +4,7 @@ use crate::common::*;
 use crate::support::*;
 use arrow_array::RecordBatch;
 use std::sync::Arc;
+use strandline_base::{Clock, SystemClock};
 use strandline_device::MemoryDevice;
 use strandline_engine::catalog::HistoryPolicy;
 use strandline_engine::catalog::index::IndexStorage;
@@ -123,8 +124,12 @@ fn opening_a_table_with_three_indexes() {
         run(&world.db, |s| load(s, &[load_rows(from)])).expect("load");
     }
     for what in ["with the load in the log", "after a checkpoint"] {
+        let began_us = SystemClock.elapsed_us();
         world = world.reopen();
-        println!("{:?}, {what}: {:?}", crate::STORAGE, world.db.recovery());
+        let micros = SystemClock.elapsed_us() - began_us;
+        let log_bytes = world.db.recovery().log_bytes;
+        let storage = crate::STORAGE;
+        println!("{storage:?}, {what}: {micros} µs, {log_bytes} bytes of log");
         world.db.checkpoint(true).expect("checkpoint");
         world.db.close().expect("close");
     }
