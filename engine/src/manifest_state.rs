@@ -64,6 +64,9 @@ pub struct IndexFilesState {
     /// files that are not to be opened: they lack changes
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub lost: BTreeSet<u32>,
+    /// by storage: entries of versions superseded before may be gone
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub swept_from: BTreeMap<StorageId, CommitTs>,
 }
 
 /// The log records that only one storage needs.

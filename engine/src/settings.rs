@@ -44,6 +44,9 @@ pub struct Settings {
     /// Evaluators of index expressions and of partial indexes' predicates. Default: none; such
     /// indexes are then refused.
     pub expressions: Option<Arc<dyn RowExpressions>>,
+    /// Entries of an opened index on pages that one turn of the maintenance compares with their
+    /// rows, beside the others of the last key. Default: 2^20; tests need several turns.
+    pub comparison_turn_entries: usize,
     /// The number of a tail's first record. Default: 0; tests begin close to a limit.
     pub first_tail_record: u64,
 }
@@ -62,6 +65,7 @@ impl Default for Settings {
             reserve_bytes: 32 << 20,
             background_maintenance: true,
             expressions: None,
+            comparison_turn_entries: 1 << 20,
             first_tail_record: 0,
         }
     }

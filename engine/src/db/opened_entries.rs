@@ -47,7 +47,7 @@ impl Comparison {
         std::ptr::eq(self.index.as_ptr(), Arc::as_ptr(index))
     }
 
-    /// Whether another index has to wait for its end.
+    /// Whether its index is still there and has entries that have not been compared.
     pub(crate) fn goes_on(&self) -> bool {
         let index = self.index.upgrade();
         index.is_some_and(|index| index.is_usable() && has_unknown(&index))

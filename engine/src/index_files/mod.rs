@@ -25,8 +25,9 @@
 //! [`Settings::index_page_bytes`]: crate::Settings::index_page_bytes
 
 mod log;
+mod swept;
 
-pub(crate) use log::page_record;
+pub(crate) use log::IndexRecord;
 
 use crate::settings::Settings;
 use log::IndexLog;
@@ -34,14 +35,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize as Counter; // counts bytes; no part of the protocol
 use strandline_base::sync::{AtomicU32, Mutex, Ordering};
-use strandline_base::{Error, Result, SqlState};
+use strandline_base::{CommitTs, Error, Result, SqlState, StorageId};
 use strandline_device::Device;
 use strandline_index::{PagedIndex, PagedIndexSettings, PartOrder};
 use strandline_storage::pages::{
-    PageFileId, PageSettings, PageStore, file_of_record, page_file_id, page_file_name,
+    PageFileId, PageSettings, PageStore, Redo, page_file_id, page_file_name,
 };
 use strandline_storage::wal::{Lsn, Wal};
 use strandline_txn::TxnManager;
+use swept::SweptFrom;
 
 /// See the module's documentation.
 pub(crate) struct IndexFiles {
@@ -51,6 +53,7 @@ pub(crate) struct IndexFiles {
     /// the next free number
     next: AtomicU32,
     files: Mutex<Files>,
+    swept: SweptFrom,
     budget_bytes: usize,
     /// bytes that indexes take from the cache's share
     taken_bytes: Arc<Counter>,
@@ -127,6 +130,7 @@ impl IndexFiles {
             txns: txns.clone(),
             next: AtomicU32::new(1),
             files: Mutex::default(),
+            swept: SweptFrom::default(),
             budget_bytes,
             taken_bytes: taken_bytes.clone(),
         })
@@ -145,6 +149,27 @@ impl IndexFiles {
     /// The next free number; 1: there has never been a file.
     pub fn next(&self) -> u32 {
         self.next.load(Ordering::Relaxed)
+    }
+
+    /// Logs that a sweep of a storage's indexes removes entries of versions superseded before
+    /// `from`. To be called before it does.
+    ///
+    /// # Errors
+    /// Those of the log; then nothing may be removed.
+    pub fn announce_sweep(&self, storage: StorageId, from: CommitTs) -> Result<()> {
+        self.swept.announce(&self.log, storage, from)
+    }
+
+    /// Recovery: the log or the manifest has the moment of a sweep.
+    pub fn recover_sweep(&self, storage: StorageId, from: CommitTs) {
+        self.swept.recover(storage, from);
+    }
+
+    /// By storage from when on indexes on pages have the entries of every version; absent: always.
+    /// Forgets the storages that are not kept.
+    pub fn swept_from(&self, is_kept: impl Fn(StorageId) -> bool) -> BTreeMap<StorageId, CommitTs> {
+        self.swept.retain(is_kept);
+        self.swept.all()
     }
 
     /// Bytes of the log's records of pages since the last call.
@@ -176,17 +201,9 @@ impl IndexFiles {
         Ok(missing)
     }
 
-    /// Applies a record of the log that ends at `lsn`. A failure closes the record's file.
-    ///
-    /// # Errors
-    /// XX001 for a damaged record.
-    pub fn replay(&self, record: &[u8], lsn: Lsn) -> Result<()> {
-        let id = file_of_record(record)?;
-        self.raise_next(id.0.saturating_add(1));
-        if let Err(error) = self.pages.replay(record, lsn) {
-            self.pages.fail_file(id, error);
-        }
-        Ok(())
+    /// The redo of the log's records on the open files.
+    pub fn redo(&self) -> Redo<'_> {
+        Redo::new(&self.pages)
     }
 
     /// An empty index in a new file, which is durable with its name on return.
@@ -309,3 +326,6 @@ impl IndexFiles {
         }
     }
 }
+
+#[cfg(all(test, not(shuttle)))]
+mod tests;

@@ -68,6 +68,7 @@ impl Db {
     pub(crate) fn sweep_keys(&self, all: bool) -> bool {
         let stores: Vec<Arc<Store>> = self.stores.read().values().cloned().collect();
         let mut any = false;
+        self.drop_ended_comparison();
         let catalog = self.catalog();
         let tables = catalog.tables.values().map(|table| (table.storage, table));
         let tables: HashMap<StorageId, &Arc<TableDef>> = tables.collect();
@@ -163,6 +164,9 @@ impl Db {
             return Ok(false);
         }
         let horizon = self.horizon_from(store, kept_from);
+        if key.page_file().is_some() {
+            self.index_files.announce_sweep(store.id(), kept_from)?;
+        }
         let gone = gone_rows(ranges, done, &horizon);
         let swept = self.sweep_rows(store, key, &gone, &horizon);
         let kept = done.unswept_of_all(ranges) + key.sweep.left_by(kept_from);

@@ -15,9 +15,9 @@
 //! not that of its key, it is marked, in whatever order its row and its entries were read.
 //!
 //! The work is divided. A *part* is the entries of some ranges: 16 bytes each, gathered in a walk
-//! over the whole index, so that they take a 32nd of `memory_bytes`. A *turn* reads some entries of
-//! a walk, or compares a part that has been gathered. Checkpoints run between turns. Keys are
-//! compared by 64-bit hashes.
+//! over the whole index, so that they take a 32nd of `memory_bytes`. A *turn* reads entries of a
+//! walk, or compares a part that has been gathered, up to `Settings::comparison_turn_entries`.
+//! Checkpoints run between turns. Keys are compared by 64-bit hashes.
 //!
 //! Entries may be swept between the turns of a walk. A row of which entries were removed has been
 //! marked before, or had none that a reader needs; comparing what was gathered marks too many rows
@@ -46,9 +46,6 @@ use tracing::warn;
 /// Bytes of a gathered entry.
 const ENTRY_BYTES: usize = size_of::<(RowId, u64)>();
 
-/// Entries that a turn reads. It ends between two keys: more if one key has more.
-const TURN_ENTRIES: usize = 1 << 20;
-
 /// Entries that are read between two looks whether the database is being closed.
 const CHECKED_ENTRIES: usize = 1 << 12;
 
@@ -69,23 +66,19 @@ impl Db {
         let Some(mut kept) = self.maintenance.opened_entries.try_lock() else {
             return Ok(false);
         };
-        if kept
-            .as_ref()
-            .is_some_and(|other| !other.is_of(index) && other.goes_on())
-        {
+        if kept.as_ref().is_some_and(|kept| !kept.is_of(index)) {
             return Ok(false);
         }
-        let own = kept.take().filter(|kept| kept.is_of(index));
         let rows = self.settings.memory_bytes / 32 / ENTRY_BYTES;
         let ranges = (rows / RANGE_ROWS).max(1) as u32;
-        let mut comparison = own.unwrap_or_else(|| Comparison::of(index, 0..ranges));
+        let mut comparison = kept
+            .take()
+            .unwrap_or_else(|| Comparison::of(index, 0..ranges));
         // A small index is done in one turn.
-        let mut read = 0;
-        while read < TURN_ENTRIES {
+        let (turn, mut read) = (self.settings.comparison_turn_entries.max(1), 0);
+        while read < turn {
             match comparison.walk {
-                Walk::From(_) => {
-                    read += self.gather(index, &mut comparison, TURN_ENTRIES - read)?
-                }
+                Walk::From(_) => read += self.gather(index, &mut comparison, turn - read)?,
                 Walk::Done => {
                     read += comparison.entries.len();
                     if !self.compare_part((store, index), &mut comparison) {
@@ -99,6 +92,14 @@ impl Db {
         }
         *kept = Some(comparison);
         Ok(true)
+    }
+
+    /// Frees the comparison of an index that has been removed or replaced, so that another one can
+    /// begin.
+    pub(super) fn drop_ended_comparison(&self) {
+        if let Some(mut kept) = self.maintenance.opened_entries.try_lock() {
+            kept.take_if(|kept| !kept.goes_on());
+        }
     }
 
     /// Forgets how far the comparison of an index has come.

@@ -3,19 +3,20 @@
 //! 1. The files that the newest catalog does not name for a finished index are removed, the others
 //!    are opened.
 //! 2. The log's records of pages are replayed. They lie from the position of the last checkpoint of
-//!    the files on, and are durable: opening the log has seen to that.
+//!    the files on, and are durable: opening the log has seen to that. The pages that they change
+//!    are read ahead, if they have left memory since their image.
 //! 3. An index has the entries of its file. An index whose file is missing, lost or damaged is
 //!    built from the rows, in a new file.
 //! 4. A transaction makes the definitions name the files that are in use. Only after it may there
 //!    be writers, so no definition names a file that writers have passed over. Without room for it
 //!    these files are removed, and a definition names a file that is missing.
 
+use super::page_records::PageRecords;
 use super::restore::Recovery;
 use crate::catalog::index::IndexDef;
 use crate::catalog::{Catalog, TableDef};
 use crate::db::Db;
 use crate::expressions::RowExpressions;
-use crate::index_files::page_record;
 use crate::maintenance::reserve::is_full_disk;
 use crate::manifest_state::ManifestState;
 use crate::settings::TxnOptions;
@@ -25,7 +26,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use strandline_base::{Error, Result};
 use strandline_device::Device;
-use strandline_storage::pages::{PageFileId, page_file_name};
+use strandline_storage::pages::{PageFileId, file_of_record, page_file_name};
 use strandline_storage::wal::{Lsn, Wal};
 use strandline_txn::StartWord;
 use tracing::{error, warn};
@@ -42,6 +43,15 @@ impl Recovery {
         files.attach(wal);
         let known = state.index_files.clone().unwrap_or_default();
         files.raise_next(known.next);
+        for (storage, from) in &known.swept_from {
+            files.recover_sweep(*storage, *from);
+        }
+        // What sweeps have removed is not offered again, also if the history is longer now.
+        for (storage, from) in files.swept_from(|_| true) {
+            if let Some(store) = self.database.stores.get(&storage) {
+                store.raise_kept_from(from);
+            }
+        }
         let newest = self.database.catalogs.last();
         let mut named =
             newest.map_or_else(BTreeSet::new, |(_, newest)| newest.finished_page_files());
@@ -54,13 +64,13 @@ impl Recovery {
             named.remove(&file);
         }
         self.page_files = named;
-        if self.has_page_records {
-            let all = (Lsn(state.pages_from()), wal.end_lsn());
-            wal.read(all, &mut |end, record| match page_record(record) {
-                Some(record) => files.replay(record, end),
-                None => Ok(()),
-            })?;
-        }
+        let records = std::mem::replace(&mut self.page_records, PageRecords::new(Lsn(0), 0));
+        let mut redo = files.redo();
+        records.visit(wal, &mut |end, record| {
+            files.raise_next(file_of_record(&record)?.0.saturating_add(1));
+            redo.push(record, end)
+        })?;
+        redo.finish();
         Ok(())
     }
 

@@ -15,6 +15,7 @@
 //! Every step is idempotent: a crash during recovery changes nothing.
 
 mod index_files;
+mod page_records;
 mod parallel;
 mod progress;
 mod restore;
@@ -246,11 +247,10 @@ fn recover(options: DbOptions, directory: Arc<FailStopDevice>) -> Result<Arc<Db>
     let progress = RecoveryProgress::begin(options.clock.clone(), &device.location(), &state);
     let next_file = next_file(&state, &*device)?;
     let shared = shared(&options, state.checkpoint_ts, next_file);
-    let threads = options.settings.recovery_threads;
     let database_id = manifest.database_id();
     let index_files = index_files(&options, database_id, &shared);
     let database = Restoration::new(shared.clone(), index_files.clone(), &state);
-    let mut recovery = Recovery::new(database, &state, threads, progress)?;
+    let mut recovery = Recovery::new(database, &state, &options.settings, progress)?;
     recovery.restore_kept_logs(&*device, database_id, &state.kept_logs)?;
     let wal = Wal::open(
         device.clone(),

@@ -5,16 +5,18 @@
 //! last checkpoint, and its part of the log is kept (`maintenance::checkpoint`), so nothing is
 //! lost. An index that cannot be built is unusable. All other tables are opened.
 
+use super::page_records::PageRecords;
 use super::parallel::in_parallel;
 use super::progress::RecoveryProgress;
 use crate::catalog::index::{IndexDef, IndexState, IndexStorage};
 use crate::db::set_aside::Work;
 use crate::db::{RecoveryReport, Restored};
 use crate::expressions::RowExpressions;
-use crate::index_files::page_record;
+use crate::index_files::IndexRecord;
 use crate::maintenance::set_aside;
 use crate::manifest_state::{KeptLog, ManifestState};
 use crate::redo::{self, Commit, KINDS, Operation, Redo, Restoration, RowOperation, Scope};
+use crate::settings::Settings;
 use crate::store::index_build::{Unobserved, fill, slots};
 use crate::store::{Store, StoredIndex, StoredRange};
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,8 +60,10 @@ pub(super) struct Recovery {
     pub report: RecoveryReport,
     /// work on single storages that failed
     pub failures: Vec<(StorageId, Work, Error)>,
-    /// the log has changes of indexes' pages
-    pub has_page_records: bool,
+    /// the log's changes of indexes' pages
+    pub page_records: PageRecords,
+    /// the end of the log's last record that was read
+    read_through: Lsn,
     /// the page files that could be opened
     pub page_files: BTreeSet<PageFileId>,
 }
@@ -76,7 +80,7 @@ impl Recovery {
     pub fn new(
         database: Restoration,
         state: &ManifestState,
-        threads: usize,
+        settings: &Settings,
         progress: RecoveryProgress,
     ) -> Result<Self> {
         let mut recovery = Self {
@@ -98,11 +102,12 @@ impl Recovery {
             operations: [0; KINDS.len()],
             batch: Vec::new(),
             batch_bytes: 0,
-            threads: threads.max(1),
+            threads: settings.recovery_threads.max(1),
             progress,
             report: RecoveryReport::default(),
             failures: Vec::new(),
-            has_page_records: false,
+            page_records: PageRecords::new(Lsn(state.pages_from()), settings.memory_bytes),
+            read_through: Lsn(state.replay_from()),
             page_files: BTreeSet::new(),
         };
         recovery.report.threads = recovery.threads as u64;
@@ -195,9 +200,17 @@ impl Recovery {
     }
 
     pub fn replay(&mut self, end: Lsn, payload: &[u8]) -> Result<()> {
-        if page_record(payload).is_some() {
-            self.has_page_records = true;
-            return Ok(());
+        let begin = std::mem::replace(&mut self.read_through, end);
+        match IndexRecord::decode(payload)? {
+            Some(IndexRecord::Pages(record)) => {
+                self.page_records.note((begin, end), record);
+                return Ok(());
+            }
+            Some(IndexRecord::Swept(storage, from)) => {
+                self.database.index_files.recover_sweep(storage, from);
+                return Ok(());
+            }
+            None => {}
         }
         let place = format!("log record that ends at position {}", end.0);
         let (ts, mut operations) = redo::decode(payload, &place)?;

@@ -688,16 +688,22 @@ impl BuildObserver for IndexBytes {
     }
 }
 
-#[test]
-fn an_index_that_is_built_from_rows_takes_its_memory_at_once() {
-    const ROWS: i64 = 200_000;
+/// A database with so many rows in table `t`, and an empty index of its key.
+fn loaded(rows: i64) -> (Arc<Db>, Arc<Store>, Arc<StoredIndex>) {
     let db = with_table(&SimDisk::new(11));
     let load = begin(&db);
-    bulk_load(&load, 0..ROWS);
+    bulk_load(&load, 0..rows);
     load.commit().expect("commit");
     let table = table(&db);
     let store = db.store(table.storage).expect("store");
     let index = StoredIndex::key_in_memory(&table, &[ColumnId(0)], &store);
+    (db, store, index)
+}
+
+#[test]
+fn an_index_that_is_built_from_rows_takes_its_memory_at_once() {
+    const ROWS: i64 = 200_000;
+    let (_db, store, index) = loaded(ROWS);
     let seen = IndexBytes(index.clone(), Mutex::default());
     fill(&store, &index, StartWord(0), 1, &seen).expect("filled");
     assert_eq!(index.index.len(), ROWS as usize);
@@ -719,13 +725,7 @@ fn an_index_that_is_built_from_rows_takes_its_memory_at_once() {
 #[test]
 fn keys_that_are_serial_numbers_stay_one_sequence_when_threads_fill_their_index() {
     const ROWS: i64 = 4 << 16;
-    let db = with_table(&SimDisk::new(12));
-    let load = begin(&db);
-    bulk_load(&load, 0..ROWS);
-    load.commit().expect("commit");
-    let table = table(&db);
-    let store = db.store(table.storage).expect("store");
-    let index = StoredIndex::key_in_memory(&table, &[ColumnId(0)], &store);
+    let (_db, store, index) = loaded(ROWS);
     fill(&store, &index, StartWord(0), 3, &Unobserved).expect("filled");
     let sequence = index.index.sequence().expect("a sequence");
     assert!(sequence.row(0).is_some() && sequence.row(ROWS - 1).is_some());

@@ -121,6 +121,10 @@ pub fn open(device: Arc<dyn Device>, clock: &Arc<ManualClock>) -> Result<Arc<Db>
 /// cross 2^31.
 const RECORDS_BEFORE_2_31: u64 = 40;
 
+/// Entries of an opened index that [`open_eager`]'s maintenance compares in a turn: most indexes of
+/// the suites need several turns.
+const COMPARISON_TURN_ENTRIES: usize = 64;
+
 /// The same; a range is due for a merge, if not in all its columns, when it has so many pending
 /// records.
 pub fn open_eager(
@@ -131,6 +135,7 @@ pub fn open_eager(
     let settings = Settings {
         merge_pending_records,
         first_tail_record: (1 << 31) - RECORDS_BEFORE_2_31,
+        comparison_turn_entries: COMPARISON_TURN_ENTRIES,
         ..Settings::default()
     };
     open_with(device, clock, settings)

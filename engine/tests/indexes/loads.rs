@@ -4,22 +4,37 @@ use crate::common::*;
 use crate::support::*;
 use arrow_array::RecordBatch;
 use std::sync::Arc;
+use strandline_base::{Clock, SystemClock};
 use strandline_device::MemoryDevice;
 use strandline_engine::catalog::HistoryPolicy;
 use strandline_engine::catalog::index::IndexStorage;
 use strandline_engine::*;
 
-/// Rows of a load: several ranges at the smallest memory.
+/// Rows of a load, bytes of each row's text, and the memory: several ranges.
 const ROWS: i64 = match crate::STORAGE {
     IndexStorage::Memory => 120_000,
-    IndexStorage::Pages => 70_000,
+    IndexStorage::Pages => 20_000,
+};
+const TEXT_BYTES: usize = match crate::STORAGE {
+    IndexStorage::Memory => 1,
+    IndexStorage::Pages => 100,
+};
+const MEMORY_BYTES: usize = match crate::STORAGE {
+    IndexStorage::Memory => 4 * Settings::MEMORY_BYTES_MIN,
+    IndexStorage::Pages => Settings::MEMORY_BYTES_MIN,
+};
+
+/// Rows of a load that violates constraints.
+const DUPLICATES: i64 = match crate::STORAGE {
+    IndexStorage::Memory => 5_000,
+    IndexStorage::Pages => 1_500,
 };
 
 /// The table with a primary key and four indexes, two of them unique.
 fn world() -> World {
     let (device, clock) = (Arc::new(MemoryDevice::new()), clock());
     let settings = Settings {
-        memory_bytes: 4 * Settings::MEMORY_BYTES_MIN,
+        memory_bytes: MEMORY_BYTES,
         ..Settings::default()
     };
     let db = open_with(device.clone(), &clock, settings).expect("open");
@@ -35,7 +50,11 @@ fn world() -> World {
 
 /// Row `k`; the keys come in no order.
 fn loaded(k: i64) -> (i64, Option<i64>, String) {
-    (k * 7919 % ROWS, Some(k), format!("{}", k % 10))
+    (
+        k * 7919 % ROWS,
+        Some(k),
+        format!("{:0>TEXT_BYTES$}", k % 10),
+    )
 }
 
 fn load(statement: &Arc<Statement>, rows: &[RecordBatch]) -> Result<u64> {
@@ -69,18 +88,21 @@ fn a_load_enters_every_index() {
 #[test]
 fn a_load_names_the_first_constraint_that_it_violates() {
     let world = world();
-    let rows: Vec<_> = (0..5_000).map(loaded).collect();
+    let rows: Vec<_> = (0..DUPLICATES).map(loaded).collect();
     let rows = [batch(&rows)];
     run(&world.db, |s| load(s, &rows)).expect("load");
     let error = run(&world.db, |s| load(s, &rows)).expect_err("loaded already");
     assert_eq!(error.sqlstate(), SqlState::UNIQUE_VIOLATION);
     assert!(error.to_string().contains("\"t_pkey\""), "{error}");
-    let other_keys: Vec<_> = (0..5_000)
+    let other_keys: Vec<_> = (0..DUPLICATES)
         .map(|k| (k + ROWS, Some(k), String::new()))
         .collect();
     let error = run(&world.db, |s| load(s, &[batch(&other_keys)])).expect_err("a is there");
     assert!(error.to_string().contains("\"t_a\""), "{error}");
-    assert_eq!(counts(&world.db), (5_000, 20_000));
+    assert_eq!(
+        counts(&world.db),
+        (DUPLICATES as u64, 4 * DUPLICATES as u64)
+    );
     assert_eq!(world.db.check().expect("check"), Vec::<String>::new());
 }
 
@@ -102,8 +124,12 @@ fn opening_a_table_with_three_indexes() {
         run(&world.db, |s| load(s, &[load_rows(from)])).expect("load");
     }
     for what in ["with the load in the log", "after a checkpoint"] {
+        let began_us = SystemClock.elapsed_us();
         world = world.reopen();
-        println!("{:?}, {what}: {:?}", crate::STORAGE, world.db.recovery());
+        let micros = SystemClock.elapsed_us() - began_us;
+        let log_bytes = world.db.recovery().log_bytes;
+        let storage = crate::STORAGE;
+        println!("{storage:?}, {what}: {micros} µs, {log_bytes} bytes of log");
         world.db.checkpoint(true).expect("checkpoint");
         world.db.close().expect("close");
     }

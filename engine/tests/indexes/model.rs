@@ -14,6 +14,9 @@ use strandline_engine::*;
 
 const KEYS: u64 = 60;
 
+/// Steps between two looks at everything.
+const CHECK_STEPS: usize = 20;
+
 /// A snapshot, its table and what a scan found in it.
 struct Held {
     statement: Arc<Statement>,
@@ -218,7 +221,9 @@ impl Run {
             let context = format!("{context}, old snapshot");
             assert_indexes_agree(&held.statement, &view, &held.table, &held.rows, &context);
         }
-        for (ts, then, rows) in &self.moments {
+        // Half of the moments in turns.
+        let moments = self.moments.iter().skip(step / CHECK_STEPS % 2).step_by(2);
+        for (ts, then, rows) in moments {
             let view = statement.view_as_of(then, *ts).expect("view");
             let context = format!("{context}, as of {ts}");
             assert_indexes_agree(&statement, &view, then, rows, &context);
@@ -264,7 +269,7 @@ fn model(seed: u64, history: HistoryPolicy) {
             6 if keeps && run.moments.len() < 8 => run.note_moment(),
             _ => run.transaction(),
         }
-        if step % 20 == 19 {
+        if step % CHECK_STEPS == CHECK_STEPS - 1 {
             run.check(seed, step);
         }
     }

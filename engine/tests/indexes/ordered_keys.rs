@@ -20,19 +20,6 @@ fn drop_key(db: &Arc<Db>, name: &str) {
     alter(db, |t| t.keys.retain(|key| key.name != name));
 }
 
-fn assert_sound(db: &Arc<Db>, what: &str) {
-    let t = table(db);
-    let statement = db.begin(TxnOptions::default()).expect("begin");
-    let statement = statement.begin_statement().expect("statement");
-    let rows = scanned(&statement, &t);
-    let view = statement.view(&t).expect("view");
-    for def in t.readable_indexes() {
-        assert!(statement.sees_index(&t, def.id), "{what}: {}", def.name);
-    }
-    assert_indexes_agree(&statement, &view, &t, &rows, what);
-    assert_eq!(db.check().expect("check"), Vec::<String>::new(), "{what}");
-}
-
 fn since(t: &TableDef, name: &str) -> CommitTs {
     named(t, name).complete_since
 }

@@ -216,12 +216,15 @@ pub fn in_order(
     while more {
         found.clear();
         more = rows.next_chunk(chunk, &mut found).expect("a chunk");
+        let rows: Vec<RowId> = found.iter().map(|(_, row)| *row).collect();
+        let (ids, batch) = view.fetch(&rows, &columns).expect("fetch");
+        let mut visible = ids.iter().enumerate().peekable();
         for (key, row) in &found {
-            let (ids, batch) = view.fetch(&[*row], &columns).expect("fetch");
-            if ids.is_empty() {
+            // Rows that are not visible are left out.
+            let Some((at, _)) = visible.next_if(|(_, id)| *id == row) else {
                 continue;
-            }
-            let values = values_of(table, &batch, 0);
+            };
+            let values = values_of(table, &batch, at);
             if keys.encode(&key_of(table, def, &values)) == *key {
                 out.push(values);
             }
@@ -285,4 +288,22 @@ pub fn assert_indexes_agree(
             assert_eq!(sorted(found), sorted(expected), "{context}: {key:?}");
         }
     }
+}
+
+/// What every index finds is what a scan finds, and the check finds nothing. All can be used.
+pub fn assert_sound(db: &Arc<Db>, what: &str) {
+    let t = table(db);
+    let statement = db.begin(TxnOptions::default()).expect("begin");
+    let statement = statement.begin_statement().expect("statement");
+    let rows = scanned(&statement, &t);
+    let view = statement.view(&t).expect("view");
+    for def in t.readable_indexes() {
+        let (is_there, is_seen) = (
+            statement.has_index(&t, def.id),
+            statement.sees_index(&t, def.id),
+        );
+        assert!(is_there && is_seen, "{what}: {}", def.name);
+    }
+    assert_indexes_agree(&statement, &view, &t, &rows, what);
+    assert_eq!(db.check().expect("check"), Vec::<String>::new(), "{what}");
 }

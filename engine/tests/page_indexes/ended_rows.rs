@@ -2,7 +2,6 @@
 //! places.
 
 use crate::common::*;
-use crate::files::assert_sound;
 use crate::support::*;
 use std::sync::Arc;
 use strandline_base::ManualClock;
@@ -57,4 +56,38 @@ fn a_repeated_load_is_refused_for_its_duplicates() {
         db.checkpoint(true).expect("checkpoint with a sweep");
     }
     assert_sound(&db, "loaded");
+}
+
+/// Their entries go: of the last row of a range, and of a range that is not there when it is again.
+#[test]
+fn entries_of_ended_rows_are_swept() {
+    let (disk, wall) = crashed(|k| k);
+    let db = open_disk(&disk, &wall);
+    let ended = db.begin(TxnOptions::default()).expect("begin");
+    let statement = ended.begin_statement().expect("statement");
+    let inserted = statement.point_insert(&table(&db), &row(-3, -3, "ended"));
+    inserted.expect("insert");
+    // With this commit its entry becomes durable.
+    let set = [(ColumnId(2), Value::from("updated"))];
+    let updated = run(&db, |s| {
+        s.point_update(&table(&db), 0, &[Value::BigInt(-1)], &set)
+    });
+    assert!(updated.expect("update"));
+    let crashed = disk.after_crash(0);
+    drop(statement);
+    ended.rollback();
+    drop(db);
+    let db = open_disk(&crashed, &wall);
+    assert_eq!(entries(&db, "t_a"), ROWS as usize + 3);
+    // More turns than the comparison takes.
+    for _ in 0..ROWS / 16 {
+        db.merge_due(false).expect("a turn");
+    }
+    db.checkpoint(true).expect("checkpoint with a sweep");
+    assert_eq!(entries(&db, "t_a"), ROWS as usize + 2);
+    // Those of the missing range wait until a range takes its place.
+    run(&db, |s| load(s, |k| ROWS + k)).expect("other keys");
+    db.checkpoint(true).expect("checkpoint with a sweep");
+    assert_eq!(entries(&db, "t_a"), ROWS as usize + 2);
+    assert_sound(&db, "swept");
 }

@@ -23,20 +23,6 @@ pub fn named_files(db: &Db) -> BTreeSet<String> {
     files.map(|file| format!("pages-{file:08x}")).collect()
 }
 
-/// What every index finds is what a scan finds, and the check finds nothing.
-pub fn assert_sound(db: &Arc<Db>, what: &str) {
-    let t = table(db);
-    let statement = db.begin(TxnOptions::default()).expect("begin");
-    let statement = statement.begin_statement().expect("statement");
-    let rows = scanned(&statement, &t);
-    let view = statement.view(&t).expect("view");
-    for def in t.readable_indexes() {
-        assert!(statement.has_index(&t, def.id), "{what}: {}", def.name);
-    }
-    assert_indexes_agree(&statement, &view, &t, &rows, what);
-    assert_eq!(db.check().expect("check"), Vec::<String>::new(), "{what}");
-}
-
 fn key() -> KeyDef {
     KeyDef::new("t_ak_key", false, vec![ColumnId(1), ColumnId(0)])
         .with_ordered_index(crate::STORAGE)

@@ -4,6 +4,7 @@
 mod builds;
 #[path = "../common/mod.rs"]
 mod common;
+mod comparisons;
 #[path = "../indexes/covered.rs"]
 mod covered;
 #[path = "../indexes/crash.rs"]
@@ -15,6 +16,8 @@ mod ended_rows;
 mod expressions;
 mod faults;
 mod files;
+mod full_disk;
+mod history;
 #[path = "../indexes/left_builds.rs"]
 mod left_builds;
 #[path = "../indexes/loads.rs"]

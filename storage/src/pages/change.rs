@@ -192,13 +192,7 @@ impl PageChange {
 
     /// Latches a new frame whose page is not read from the file.
     fn enter_zeroed(&mut self, frame: Arc<Frame>) -> Result<()> {
-        if let Err(e) = self.store.make_room() {
-            frame.fail();
-            self.store.forget(&frame);
-            return Err(e);
-        }
-        let before = frame.fill_latched();
-        self.store.clock.lock().push(Arc::clone(&frame));
+        let before = self.store.latch_zeroed(&frame)?;
         self.add_fresh(frame, before, true);
         Ok(())
     }

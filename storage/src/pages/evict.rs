@@ -72,6 +72,23 @@ impl PageStore {
         }
     }
 
+    /// Fills a new frame with zeros instead of its page, and latches it. Returns the zeros.
+    ///
+    /// # Errors
+    /// Those of making room; then the frame is gone.
+    pub(super) fn latch_zeroed(&self, frame: &Arc<Frame>) -> Result<Arc<PageImage>> {
+        self.make_room().inspect_err(|_| self.give_up(frame))?;
+        let zeros = frame.fill_latched();
+        self.clock.lock().push(Arc::clone(frame));
+        Ok(zeros)
+    }
+
+    /// Lets those go who wait for the page of a new frame, and takes the frame out of the table.
+    pub(super) fn give_up(&self, frame: &Arc<Frame>) {
+        frame.fail();
+        self.forget(frame);
+    }
+
     /// As [`PageStore::make_room`], for redo: a file whose pages cannot be written is closed
     /// instead, so that the failure stays with it.
     pub(super) fn make_room_for_redo(&self) {

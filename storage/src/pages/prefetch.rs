@@ -100,11 +100,6 @@ impl PageStore {
         Entered::Ahead(frame)
     }
 
-    fn give_up(&self, frame: &Arc<Frame>) {
-        frame.fail();
-        self.forget(frame);
-    }
-
     /// Waits until the page is there, if it is read ahead.
     pub(super) fn await_ahead(&self, frame: &Frame) {
         if frame.is_ahead() {

@@ -112,9 +112,7 @@ impl PageRedo<'_> {
 /// XX001 for damage, 0A000 for a newer version.
 pub(super) fn decode(record: &[u8]) -> Result<(PageFileId, Vec<PageRedo<'_>>)> {
     let mut reader = ByteReader::new(record);
-    let version = reader.u8().ok_or_else(|| damaged(&reader))?;
-    refuse_unknown("log record of pages", version.into(), 1..=VERSION.into())?;
-    let file = PageFileId(reader.u32().ok_or_else(|| damaged(&reader))?);
+    let file = decode_file(&mut reader)?;
     let count = reader.varint().ok_or_else(|| damaged(&reader))?;
     let mut pages = Vec::new();
     for _ in 0..count {
@@ -124,6 +122,12 @@ pub(super) fn decode(record: &[u8]) -> Result<(PageFileId, Vec<PageRedo<'_>>)> {
         return Err(damaged(&reader));
     }
     Ok((file, pages))
+}
+
+fn decode_file(reader: &mut ByteReader<'_>) -> Result<PageFileId> {
+    let version = reader.u8().ok_or_else(|| damaged(reader))?;
+    refuse_unknown("log record of pages", version.into(), 1..=VERSION.into())?;
+    reader.u32().map(PageFileId).ok_or_else(|| damaged(reader))
 }
 
 fn damaged(reader: &ByteReader<'_>) -> Error {
@@ -159,9 +163,9 @@ fn decode_page<'a>(reader: &mut ByteReader<'a>) -> Option<PageRedo<'a>> {
 /// The file that a record is about.
 ///
 /// # Errors
-/// XX001 for damage, 0A000 for a newer version.
+/// XX001 for damage before the file's number, 0A000 for a newer version.
 pub fn file_of_record(record: &[u8]) -> Result<PageFileId> {
-    decode(record).map(|(file, _)| file)
+    decode_file(&mut ByteReader::new(record))
 }
 
 /// One line about a record, for inspection.

@@ -27,7 +27,7 @@ use super::frame::Frame;
 use super::header::{PageImage, zeroed_body};
 use super::record::{PageRedo, decode};
 use super::store::PageStore;
-use super::{Access, PageId};
+use super::{Access, PageFileId, PageId};
 use crate::wal::Lsn;
 
 /// Records that wait until the pages of later ones are on their way.
@@ -36,6 +36,7 @@ const WINDOW_RECORDS: usize = 64;
 /// A record that waits.
 #[derive(Debug)]
 struct Waiting {
+    file: PageFileId,
     record: Vec<u8>,
     lsn: Lsn,
     /// the pages of which it has images
@@ -61,12 +62,14 @@ impl<'a> Redo<'a> {
         }
     }
 
-    /// Adds the record that ends at `lsn`, and applies an earlier one.
+    /// Adds the record that ends at `lsn`, and applies an earlier one. A file with a page that
+    /// cannot be read for that is closed.
     ///
     /// # Errors
-    /// Those of [`PageStore::replay`].
-    pub fn push(&mut self, record: &[u8], lsn: Lsn) -> Result<()> {
-        let (file, pages) = decode(record)?;
+    /// XX001 for a damaged record, 0A000 for one of a newer version.
+    pub fn push(&mut self, record: impl Into<Vec<u8>>, lsn: Lsn) -> Result<()> {
+        let record = record.into();
+        let (file, pages) = decode(&record)?;
         let (mut images, mut read) = (Vec::new(), Vec::new());
         for page in &pages {
             let number = page.number;
@@ -84,30 +87,27 @@ impl<'a> Redo<'a> {
             *self.images.entry(*id).or_default() += 1;
         }
         self.waiting.push_back(Waiting {
-            record: record.to_vec(),
+            file,
+            record,
             lsn,
             images,
         });
-        match self.waiting.len() > WINDOW_RECORDS {
-            true => self.apply_oldest(),
-            false => Ok(()),
-        }
-    }
-
-    /// Applies the records that wait.
-    ///
-    /// # Errors
-    /// Those of [`PageStore::replay`].
-    pub fn finish(mut self) -> Result<()> {
-        while !self.waiting.is_empty() {
-            self.apply_oldest()?;
+        if self.waiting.len() > WINDOW_RECORDS {
+            self.apply_oldest();
         }
         Ok(())
     }
 
-    fn apply_oldest(&mut self) -> Result<()> {
+    /// Applies the records that wait, as [`Redo::push`] does.
+    pub fn finish(mut self) {
+        while !self.waiting.is_empty() {
+            self.apply_oldest();
+        }
+    }
+
+    fn apply_oldest(&mut self) {
         let Some(oldest) = self.waiting.pop_front() else {
-            return Ok(());
+            return;
         };
         for id in oldest.images {
             if let Some(count) = self.images.get_mut(&id) {
@@ -117,7 +117,9 @@ impl<'a> Redo<'a> {
                 }
             }
         }
-        self.store.replay(&oldest.record, oldest.lsn)
+        if let Err(failure) = self.store.replay(&oldest.record, oldest.lsn) {
+            self.store.fail_file(oldest.file, failure);
+        }
     }
 }
 
@@ -183,13 +185,7 @@ impl PageStore {
                 self.forget(&frame);
                 continue;
             }
-            if let Err(e) = self.make_room() {
-                frame.fail();
-                self.forget(&frame);
-                return Err(e);
-            }
-            frame.fill_latched();
-            self.clock.lock().push(Arc::clone(&frame));
+            self.latch_zeroed(&frame)?;
             return Ok(frame);
         }
     }

@@ -334,8 +334,7 @@ impl PageStore {
                 Ok(frame)
             }
             Err(e) => {
-                frame.fail();
-                self.forget(&frame);
+                self.give_up(&frame);
                 Err(e)
             }
         }

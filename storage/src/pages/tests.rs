@@ -133,9 +133,10 @@ impl Rig {
         store.open_file(FILE)?;
         let mut redo_of = Redo::new(&store);
         for (lsn, record) in &records {
-            redo_of.push(record, *lsn)?;
+            redo_of.push(record.as_slice(), *lsn)?;
         }
-        redo_of.finish()?;
+        redo_of.finish();
+        store.check_usable(FILE)?;
         let kept = history.iter().filter(|(lsn, _)| *lsn <= end);
         Ok(Self {
             disk: disk.clone(),
@@ -266,6 +267,36 @@ fn work(rig: &mut Rig, seed: u64, steps: usize) {
             return;
         }
     }
+}
+
+/// Recovers with a second crash somewhere in recovery or soon after it, then without one. The last
+/// opening has the SSD cache `next`.
+fn recover_twice(crashed: &Rig, (style, at): (u64, u64), next: Option<Mode>, what: &str) {
+    let (redo, history) = (crashed.redo, &crashed.history);
+    let disk = crashed.disk.after_crash(style);
+    let operations = if crashed.cache.is_some() { 90 } else { 60 };
+    disk.crash_at(1 + (at * 7 + style * 5) % operations);
+    let (redo, history) = match Rig::recover_with(&disk, 4, redo, history, crashed.cache) {
+        Ok(mut rig) => {
+            work(&mut rig, at + style, 12);
+            (rig.redo, rig.history)
+        }
+        Err(e) => {
+            assert!(disk.has_crashed(), "{what}: {e}");
+            (redo, history.clone())
+        }
+    };
+    let disk = disk.after_crash(style + 1);
+    let mut rig = Rig::recover_with(&disk, 4, redo, &history, crashed.cache)
+        .unwrap_or_else(|e| panic!("{what}: {e}"));
+    rig.verify(what);
+    // A small pool has written pages during redo; a checkpoint must make all of them durable.
+    rig.checkpoint(true)
+        .unwrap_or_else(|e| panic!("{what}: {e}"));
+    let disk = disk.after_crash(0);
+    let rig = Rig::recover_with(&disk, 64, rig.redo, &rig.history, next)
+        .unwrap_or_else(|e| panic!("{what}: {e}"));
+    rig.verify(what);
 }
 
 /// Overwrites up to three ranges of a latched page, in the model too.

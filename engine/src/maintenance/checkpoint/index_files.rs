@@ -49,6 +49,8 @@ impl Db {
             redo_from,
             next: files.next(),
             lost: files.lost().into_keys().map(|file| file.0).collect(),
+            // Behind the positions from which on the log is kept.
+            swept_from: files.swept_from(|storage| self.any_store(storage).is_ok()),
         }))
     }
 

@@ -16,7 +16,7 @@ use super::new_files::NewFiles;
 use super::parts::Parts;
 use crate::db::Db;
 use crate::db::set_aside::Work;
-use crate::index_files::page_record;
+use crate::index_files::IndexRecord;
 use crate::maintenance::effort::Effort;
 use crate::maintenance::set_aside::contained;
 use crate::manifest_state::{KeptLog, KeptLogFile, ManifestState};
@@ -111,7 +111,7 @@ impl Db {
         keeping: &mut BTreeMap<StorageId, Keeping>,
         new_files: &mut NewFiles,
     ) -> Result<()> {
-        if page_record(record).is_some() {
+        if IndexRecord::decode(record)?.is_some() {
             return Ok(());
         }
         let (ts, operations) = redo::decode(record, "a log record")?;
