@@ -64,6 +64,9 @@ pub struct IndexFilesState {
     /// files that are not to be opened: they lack changes
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub lost: BTreeSet<u32>,
+    /// newer versions of their pages may be in an SSD cache
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_cached: bool,
 }
 
 /// The log records that only one storage needs.

@@ -18,17 +18,21 @@
 //! complete. An opening builds such an index from the rows, in a new file.
 //!
 //! Memory: all files share one budget of page frames ([`Settings::index_page_bytes`]). It is taken
-//! from the cache's share while there is a file.
+//! from the share of cached blocks while there is a file, and so is the directory of the SSD cache
+//! ([`Settings::ssd_cache_memory_bytes`]) while there is such a cache.
 //!
 //! Lock order: `files` is held only to look and to change.
 //!
 //! [`Settings::index_page_bytes`]: crate::Settings::index_page_bytes
+//! [`Settings::ssd_cache_memory_bytes`]: crate::Settings::ssd_cache_memory_bytes
 
+mod cache;
 mod log;
 
 pub(crate) use log::page_record;
 
 use crate::settings::Settings;
+use cache::Opening;
 use log::IndexLog;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -40,6 +44,7 @@ use strandline_index::{PagedIndex, PagedIndexSettings, PartOrder};
 use strandline_storage::pages::{
     PageFileId, PageSettings, PageStore, file_of_record, page_file_id, page_file_name,
 };
+use strandline_storage::ssd_cache::SsdCache;
 use strandline_storage::wal::{Lsn, Wal};
 use strandline_txn::TxnManager;
 
@@ -47,11 +52,15 @@ use strandline_txn::TxnManager;
 pub(crate) struct IndexFiles {
     pages: Arc<PageStore>,
     log: Arc<IndexLog>,
+    /// files that were removed because the SSD cache was lost
+    lost_with_cache: BTreeSet<PageFileId>,
     txns: Arc<TxnManager>,
     /// the next free number
     next: AtomicU32,
     files: Mutex<Files>,
     budget_bytes: usize,
+    /// bytes of the SSD cache's directory
+    directory_bytes: usize,
     /// bytes that indexes take from the cache's share
     taken_bytes: Arc<Counter>,
 }
@@ -98,6 +107,16 @@ impl Drop for HeldFile {
     }
 }
 
+/// The database that the files belong to, as an opening finds it.
+pub(crate) struct Database<'a> {
+    pub device: &'a Arc<dyn Device>,
+    pub id: u128,
+    /// identifies its pair of directories; None: it has one directory
+    pub pair: Option<u128>,
+    /// the last checkpoint went through an SSD cache
+    pub was_cached: bool,
+}
+
 /// The outcome of a checkpoint of the files.
 pub(crate) struct FilesCheckpoint {
     /// replay of pages begins there, unless a file has failed
@@ -107,29 +126,55 @@ pub(crate) struct FilesCheckpoint {
 }
 
 impl IndexFiles {
-    /// No files. `id`: the database's.
+    /// No open files, and the SSD cache.
+    ///
+    /// # Errors
+    /// Those of opening the cache: of the device, and 0A000 if its version is unknown.
     pub fn new(
-        device: &Arc<dyn Device>,
-        id: u128,
+        database: &Database<'_>,
         settings: &Settings,
         txns: &Arc<TxnManager>,
         taken_bytes: &Arc<Counter>,
-    ) -> Arc<Self> {
+    ) -> Result<Arc<Self>> {
         let log = Arc::new(IndexLog::default());
         let budget_bytes = settings.index_page_bytes();
-        let page_settings = PageSettings {
-            budget_bytes,
-            database_id: id,
+        let opening = Opening {
+            device: database.device.clone(),
+            log: log.clone(),
+            pages: PageSettings {
+                budget_bytes,
+                database_id: database.id,
+            },
+            pair: database.pair.map(|pair| pair ^ database.id),
+            was_cached: database.was_cached,
         };
-        Arc::new(Self {
-            pages: PageStore::new(device.clone(), log.clone(), page_settings),
+        let (pages, lost_with_cache) = opening.open(settings)?;
+        let directory_bytes = match pages.cache() {
+            Some(_) => settings.ssd_cache_memory_bytes(),
+            None => 0,
+        };
+        taken_bytes.fetch_add(directory_bytes, Ordering::Relaxed);
+        Ok(Arc::new(Self {
+            pages,
             log,
+            lost_with_cache,
+            directory_bytes,
             txns: txns.clone(),
             next: AtomicU32::new(1),
             files: Mutex::default(),
             budget_bytes,
             taken_bytes: taken_bytes.clone(),
-        })
+        }))
+    }
+
+    /// The SSD cache between memory and the files.
+    pub fn cache(&self) -> Option<&SsdCache> {
+        self.pages.cache()
+    }
+
+    /// The SSD cache, if it holds blocks over a restart that may be fresher than their files.
+    pub fn has_lasting_cache(&self) -> bool {
+        self.cache().is_some_and(|cache| cache.mode().is_lasting())
     }
 
     /// The log is open: pages can be changed.
@@ -162,6 +207,7 @@ impl IndexFiles {
         for id in found.iter().filter_map(|name| page_file_id(name)) {
             self.raise_next(id.0.saturating_add(1));
             if !named.contains(&id) {
+                self.pages.close_file(id);
                 device.remove(&page_file_name(id))?;
             }
         }
@@ -170,10 +216,17 @@ impl IndexFiles {
             self.raise_next(id.0.saturating_add(1));
             match self.pages.open_file(*id) {
                 Ok(()) => self.enter(*id, 0),
-                Err(error) => drop(missing.insert(*id, error)),
+                Err(error) => drop(missing.insert(*id, self.cause_of_loss(*id, error))),
             }
         }
         Ok(missing)
+    }
+
+    fn cause_of_loss(&self, id: PageFileId, error: Error) -> Error {
+        match self.lost_with_cache.contains(&id) {
+            true => error.context("its newest pages were lost with the SSD cache"),
+            false => error,
+        }
     }
 
     /// Applies a record of the log that ends at `lsn`. A failure closes the record's file.
@@ -185,6 +238,12 @@ impl IndexFiles {
         self.raise_next(id.0.saturating_add(1));
         if let Err(error) = self.pages.replay(record, lsn) {
             self.pages.fail_file(id, error);
+        }
+        if let Some(cache) = self.cache()
+            && cache.is_step_due()
+        {
+            // Without free slots blocks go to the files. The maintenance tells of a failure.
+            let _ = cache.step();
         }
         Ok(())
     }
@@ -249,10 +308,11 @@ impl IndexFiles {
 
     /// Bytes of memory that pages take from the cache's share.
     pub fn memory_bytes(&self) -> usize {
-        match self.files.lock().held.is_empty() {
+        let pages = match self.files.lock().held.is_empty() {
             true => 0,
             false => self.budget_bytes,
-        }
+        };
+        pages + self.directory_bytes
     }
 
     /// Writes the changed pages of all files. Files that have been closed are lost from now on.
@@ -272,6 +332,11 @@ impl IndexFiles {
             }
         }
         Ok(FilesCheckpoint { redo_from, failed })
+    }
+
+    /// Closes a file that is about to be removed.
+    pub fn forget(&self, id: PageFileId) {
+        self.pages.close_file(id);
     }
 
     /// No opening uses this file again.

@@ -5,24 +5,18 @@
 
 use crate::common::*;
 use crate::files::{assert_sound, named_files, page_files};
+use crate::machine::{Machine, PAGE, Place, in_places};
 use crate::support::*;
 use std::sync::Arc;
 use strandline_base::ManualClock;
 use strandline_base::rng::Rng;
 use strandline_engine::catalog::{HistoryPolicy, KeyDef};
 use strandline_engine::*;
-use strandline_sim::SimDisk;
-
-const PAGE: u64 = 8192;
-
-fn open_disk(disk: &SimDisk, clock: &Arc<ManualClock>) -> Result<Arc<Db>> {
-    open_eager(disk.device(), clock, 6)
-}
 
 /// A table with two indexes and an ordered key.
-fn begin(seed: u64) -> (SimDisk, Arc<ManualClock>, Arc<Db>) {
-    let (disk, wall) = (SimDisk::new(seed), clock());
-    let db = open_disk(&disk, &wall).expect("open");
+pub fn begin(seed: u64, place: Place) -> (Machine, Arc<ManualClock>, Arc<Db>) {
+    let (disk, wall) = (Machine::new(seed, place), clock());
+    let db = disk.open(&wall).expect("open");
     create_table(&db, HistoryPolicy::None);
     create_alone(&db, &index("t_a", vec![part(1)])).expect("create");
     create_alone(&db, &index("t_b", vec![part(2)])).expect("create");
@@ -33,7 +27,7 @@ fn begin(seed: u64) -> (SimDisk, Arc<ManualClock>, Arc<Db>) {
     (disk, wall, db)
 }
 
-fn insert_some(db: &Arc<Db>, keys: std::ops::Range<i64>) -> Result<()> {
+pub fn insert_some(db: &Arc<Db>, keys: std::ops::Range<i64>) -> Result<()> {
     let t = table(db);
     run(db, |s| {
         for k in keys {
@@ -45,7 +39,7 @@ fn insert_some(db: &Arc<Db>, keys: std::ops::Range<i64>) -> Result<()> {
     })
 }
 
-fn update_some(db: &Arc<Db>, to: i64) -> Result<()> {
+pub fn update_some(db: &Arc<Db>, to: i64) -> Result<()> {
     let t = table(db);
     run(db, |s| {
         for k in (0..30).step_by(3) {
@@ -56,7 +50,7 @@ fn update_some(db: &Arc<Db>, to: i64) -> Result<()> {
     })
 }
 
-fn workload(db: &Arc<Db>) -> Result<()> {
+pub fn workload(db: &Arc<Db>) -> Result<()> {
     insert_some(db, 0..40)?;
     db.checkpoint(true)?;
     update_some(db, 100)?;
@@ -81,8 +75,8 @@ fn stride() -> u64 {
     given.and_then(|stride| stride.parse().ok()).unwrap_or(17)
 }
 
-fn verify(disk: &SimDisk, wall: &Arc<ManualClock>, what: &str) {
-    let db = open_disk(disk, wall).unwrap_or_else(|e| panic!("{what}: {e}"));
+pub fn verify(disk: &Machine, wall: &Arc<ManualClock>, what: &str) {
+    let db = disk.open(wall).unwrap_or_else(|e| panic!("{what}: {e}"));
     assert_sound(&db, what);
     assert_eq!(page_files(&*disk.device()), named_files(&db), "{what}");
     // New rows take the places of rows that the crash has ended.
@@ -94,16 +88,15 @@ fn verify(disk: &SimDisk, wall: &Arc<ManualClock>, what: &str) {
 }
 
 /// A crash at an operation, then one at an operation of the recovery or behind it.
-#[test]
-fn indexes_are_whole_after_two_crashes() {
-    let (disk, _, db) = begin(1);
-    let first = disk.operations();
+fn indexes_are_whole_after_two_crashes(place: Place) {
+    let (disk, _, db) = begin(1, place);
+    let first = disk.fast.operations();
     workload(&db).expect("workload without a crash");
     drop(db);
-    let operations = disk.operations();
+    let operations = disk.fast.operations();
     for point in (first + 1..=operations).step_by(stride() as usize) {
-        let (disk, wall, db) = begin(1);
-        disk.crash_at(point);
+        let (disk, wall, db) = begin(1, place);
+        disk.fast.crash_at(point);
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| workload(&db)));
         drop((outcome, db));
         for seed in [0, 1, 2 + point] {
@@ -112,15 +105,15 @@ fn indexes_are_whole_after_two_crashes() {
             verify(&crashed.after_kill(), &wall, &what);
             let again = crashed.after_crash(1);
             let end = {
-                let db = open_disk(&again, &wall).unwrap_or_else(|e| panic!("{what}: {e}"));
+                let db = again.open(&wall).unwrap_or_else(|e| panic!("{what}: {e}"));
                 insert_some(&db, 80..82).expect("insert");
                 drop(db.checkpoint(false));
-                again.operations()
+                again.fast.operations()
             };
             for second in [1 + point % 7, end / 2] {
                 let twice = crashed.after_crash(1);
-                twice.crash_at(second.max(1));
-                if let Ok(db) = open_disk(&twice, &wall) {
+                twice.fast.crash_at(second.max(1));
+                if let Ok(db) = twice.open(&wall) {
                     let _ = insert_some(&db, 80..82).and_then(|()| db.checkpoint(false));
                 }
                 let what = format!("{what}, then at {second} of {end}");
@@ -132,13 +125,12 @@ fn indexes_are_whole_after_two_crashes() {
 
 /// Any file sync of a checkpoint fails. Either the database refuses writes, or it goes on, an index
 /// whose file was concerned is unusable, and the log is cut.
-#[test]
-fn a_failed_sync_costs_the_index_of_the_file() {
+fn a_failed_sync_costs_the_index_of_the_file(place: Place) {
     let mut unusable = 0;
     for n in 1..12 {
-        let (disk, wall, db) = begin(n);
+        let (disk, wall, db) = begin(n, place);
         insert_some(&db, 0..40).expect("insert");
-        disk.fail_sync(n);
+        disk.pages().fail_sync(n);
         let _ = db.checkpoint(true);
         let t = table(&db);
         let usable = |name: &str| {
@@ -189,13 +181,12 @@ fn a_failed_sync_costs_the_index_of_the_file() {
 }
 
 /// A lost file is not opened again, though its pages may look whole: the next opening builds it.
-#[test]
-fn a_lost_file_is_not_used_again() {
+fn a_lost_file_is_not_used_again(place: Place) {
     let mut lost = 0;
     for n in 1..12 {
-        let (disk, wall, db) = begin(n);
+        let (disk, wall, db) = begin(n, place);
         insert_some(&db, 0..40).expect("insert");
-        disk.fail_sync(n);
+        disk.pages().fail_sync(n);
         let _ = db.checkpoint(true);
         let t = table(&db);
         let before = named_files(&db);
@@ -208,7 +199,7 @@ fn a_lost_file_is_not_used_again() {
         drop(db);
         for seed in [0, 1] {
             let disk = disk.after_crash(seed);
-            let db = open_disk(&disk, &wall).expect("open");
+            let db = disk.open(&wall).expect("open");
             assert_ne!(named_files(&db), before);
             assert_sound(&db, "built by the opening");
         }
@@ -217,13 +208,12 @@ fn a_lost_file_is_not_used_again() {
 }
 
 /// A write of a page fails: the log stays, the database goes on, the next checkpoint succeeds.
-#[test]
-fn a_failed_write_keeps_the_log_until_it_works_again() {
+fn a_failed_write_keeps_the_log_until_it_works_again(place: Place) {
     let mut kept = 0;
     for n in 1..40 {
-        let (disk, wall, db) = begin(n);
+        let (disk, wall, db) = begin(n, place);
         insert_some(&db, 0..40).expect("insert");
-        disk.fail_write(n);
+        disk.pages().fail_write(n);
         let failed = db.checkpoint(true).is_err();
         let told = db.failing_work();
         if told
@@ -239,7 +229,7 @@ fn a_failed_write_keeps_the_log_until_it_works_again() {
             for seed in [0, 1, n] {
                 verify(&disk.after_crash(seed), &wall, &format!("write {n}"));
             }
-            let db = open_disk(&disk.after_kill(), &wall).expect("open");
+            let db = disk.after_kill().open(&wall).expect("open");
             db.checkpoint(true).expect("works again");
             assert!(db.check_health().is_ok() && db.failing_work().is_empty());
             continue;
@@ -256,18 +246,17 @@ fn file_of(db: &Db, name: &str) -> String {
 }
 
 /// Damage that the opening meets: the index is built from the rows.
-#[test]
-fn a_damaged_root_is_built_again_by_the_opening() {
+fn a_damaged_root_is_built_again_by_the_opening(place: Place) {
     for damaged in ["t_a", "t_ak_key"] {
-        let (disk, wall, db) = begin(3);
+        let (disk, wall, db) = begin(3, place);
         insert_some(&db, 0..40).expect("insert");
         db.checkpoint(true).expect("checkpoint");
         let file = file_of(&db, damaged);
         db.close().expect("close");
         drop(db);
         let disk = disk.after_crash(0);
-        disk.flip_bits(&file, PAGE + 200, 4);
-        let db = open_disk(&disk, &wall).expect("open");
+        disk.pages().flip_bits(&file, PAGE + 200, 4);
+        let db = disk.open(&wall).expect("open");
         assert_ne!(file_of(&db, damaged), file);
         assert_sound(&db, "built again");
         drop(db);
@@ -276,35 +265,33 @@ fn a_damaged_root_is_built_again_by_the_opening() {
 }
 
 /// The opening has no room to name the file of an index that it has built, or for the file.
-#[test]
-fn a_full_disk_does_not_keep_a_damaged_index_from_being_opened() {
+fn a_full_disk_does_not_keep_a_damaged_index_from_being_opened(place: Place) {
     for room in (0..40).map(|room| room << 12) {
-        let (disk, wall, db) = begin(9);
+        let (disk, wall, db) = begin(9, place);
         insert_some(&db, 0..40).expect("insert");
         db.checkpoint(true).expect("checkpoint");
         let file = file_of(&db, "t_a");
         db.close().expect("close");
         drop(db);
         let disk = disk.after_crash(0);
-        disk.flip_bits(&file, PAGE + 200, 4);
-        disk.limit_capacity(Some(disk.used_bytes() + room));
+        disk.pages().flip_bits(&file, PAGE + 200, 4);
+        disk.leave_room(Some(room));
         let what = format!("room {room}");
-        let db = open_disk(&disk, &wall).unwrap_or_else(|e| panic!("{what}: {e}"));
+        let db = disk.open(&wall).unwrap_or_else(|e| panic!("{what}: {e}"));
         let _ = insert_some(&db, 40..42);
         let count = run(&db, |s| Ok(scanned(s, &table(&db)).len()));
         assert!(count.expect("a scan") >= 40, "{what}");
         drop(db);
         for seed in [0, 1] {
             let crashed = disk.after_crash(seed);
-            crashed.limit_capacity(None);
+            crashed.leave_room(None);
             verify(&crashed, &wall, &what);
         }
     }
 }
 
-#[test]
-fn a_missing_file_is_built_again_by_the_opening() {
-    let (disk, wall, db) = begin(4);
+fn a_missing_file_is_built_again_by_the_opening(place: Place) {
+    let (disk, wall, db) = begin(4, place);
     insert_some(&db, 0..40).expect("insert");
     let (file, key) = (file_of(&db, "t_b"), file_of(&db, "t_ak_key"));
     drop(db);
@@ -329,26 +316,25 @@ fn insert_many(db: &Arc<Db>, rows: i64) {
 }
 
 /// Damage that a reader meets is an error with file and page; scans and other indexes go on.
-#[test]
-fn a_damaged_leaf_fails_what_needs_it() {
+fn a_damaged_leaf_fails_what_needs_it(place: Place) {
     const ROWS: i64 = 600;
-    let (disk, wall, db) = begin(5);
+    let (disk, wall, db) = begin(5, place);
     insert_many(&db, ROWS);
     db.checkpoint(true).expect("checkpoint");
     let file = file_of(&db, "t_b");
     db.close().expect("close");
     drop(db);
     let disk = disk.after_crash(0);
-    let pages = disk.content(&file).expect("the file").len() as u64 / PAGE;
+    let pages = disk.pages().content(&file).expect("the file").len() as u64 / PAGE;
     // The opening reads the root, page 1, and a few other nodes.
     let mut found = 0;
     for page in (2..pages).step_by(4) {
         let disk = disk.after_kill();
-        if disk.content(&file).expect("the file")[(page * PAGE) as usize] == 0 {
+        if disk.pages().content(&file).expect("the file")[(page * PAGE) as usize] == 0 {
             continue;
         }
-        disk.flip_bits(&file, page * PAGE + 100, 8);
-        let db = open_disk(&disk, &wall).expect("open");
+        disk.pages().flip_bits(&file, page * PAGE + 100, 8);
+        let db = disk.open(&wall).expect("open");
         let t = table(&db);
         if file_of(&db, "t_b") != file {
             continue; // The opening has met it.
@@ -390,16 +376,15 @@ fn a_damaged_leaf_fails_what_needs_it() {
 
 /// An index whose leaves cannot be read is not walked in every turn of the maintenance. Checkpoints
 /// go on.
-#[test]
-fn an_index_that_cannot_be_swept_is_set_aside() {
-    let (disk, wall, db) = begin(7);
+fn an_index_that_cannot_be_swept_is_set_aside(place: Place) {
+    let (disk, wall, db) = begin(7, place);
     insert_many(&db, 600);
     db.checkpoint(true).expect("checkpoint");
     let file = file_of(&db, "t_b");
     db.close().expect("close");
     drop(db);
     let disk = disk.after_crash(0);
-    let db = open_disk(&disk, &wall).expect("open");
+    let db = disk.open(&wall).expect("open");
     disk.fail_reads(&file);
     db.checkpoint(true).expect("a checkpoint beside it");
     let told = db.failing_work();
@@ -418,15 +403,14 @@ fn an_index_that_cannot_be_swept_is_set_aside() {
 }
 
 /// A range that cannot be read has its rows marked, and the sweep of the index goes on.
-#[test]
-fn a_range_that_cannot_be_read_does_not_stop_the_comparison() {
-    let (disk, wall, db) = begin(8);
+fn a_range_that_cannot_be_read_does_not_stop_the_comparison(place: Place) {
+    let (disk, wall, db) = begin(8, place);
     insert_many(&db, 600);
     db.checkpoint(true).expect("checkpoint");
     db.close().expect("close");
     drop(db);
     let disk = disk.after_crash(0);
-    let db = open_disk(&disk, &wall).expect("open");
+    let db = disk.open(&wall).expect("open");
     let names = disk.device().list().expect("names").into_iter();
     let is_other = |name: &String| {
         ["wal", "manifest", "pages", "lock"]
@@ -453,13 +437,12 @@ fn a_range_that_cannot_be_read_does_not_stop_the_comparison() {
 }
 
 /// A full disk refuses what needs space; when there is space again everything is as it should be.
-#[test]
-fn a_full_disk_refuses_entries_and_loses_none() {
+fn a_full_disk_refuses_entries_and_loses_none(place: Place) {
     for room in [0, 1 << 13, 1 << 15, 1 << 16] {
-        let (disk, wall, db) = begin(6);
+        let (disk, wall, db) = begin(6, place);
         insert_some(&db, 0..20).expect("insert");
         db.checkpoint(true).expect("checkpoint");
-        disk.limit_capacity(Some(disk.used_bytes() + room));
+        disk.leave_room(Some(room));
         let mut refused = false;
         for round in 0..40 {
             let from = 100 + round * 10;
@@ -477,9 +460,39 @@ fn a_full_disk_refuses_entries_and_loses_none() {
         assert!(file.is_err(), "no space for an index");
         drop(db);
         let crashed = disk.after_crash(room);
-        crashed.limit_capacity(None);
+        crashed.leave_room(None);
         verify(&crashed, &wall, &format!("crash with room {room}"));
-        disk.limit_capacity(None);
+        disk.leave_room(None);
         verify(&disk.after_kill(), &wall, &format!("room {room}"));
     }
+}
+
+in_places! {
+    one_directory = Place::OneDirectory,
+    two_directories = Place::TwoDirectories;
+    [
+        indexes_are_whole_after_two_crashes,
+        a_failed_sync_costs_the_index_of_the_file,
+        a_lost_file_is_not_used_again,
+        a_failed_write_keeps_the_log_until_it_works_again,
+        a_damaged_root_is_built_again_by_the_opening,
+        a_full_disk_does_not_keep_a_damaged_index_from_being_opened,
+        a_missing_file_is_built_again_by_the_opening,
+        a_damaged_leaf_fails_what_needs_it,
+        an_index_that_cannot_be_swept_is_set_aside,
+        a_range_that_cannot_be_read_does_not_stop_the_comparison,
+        a_full_disk_refuses_entries_and_loses_none,
+    ]
+}
+
+in_places! {
+    cached_pc = Place::Cached(SsdCacheMode::Pc),
+    cached_pc2 = Place::Cached(SsdCacheMode::Pc2),
+    cached_lc = Place::Cached(SsdCacheMode::Lc);
+    [
+        indexes_are_whole_after_two_crashes,
+        a_missing_file_is_built_again_by_the_opening,
+        a_full_disk_does_not_keep_a_damaged_index_from_being_opened,
+        a_full_disk_refuses_entries_and_loses_none,
+    ]
 }

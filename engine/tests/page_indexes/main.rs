@@ -2,6 +2,7 @@
 
 #[path = "../indexes/builds.rs"]
 mod builds;
+mod cached;
 #[path = "../common/mod.rs"]
 mod common;
 #[path = "../indexes/covered.rs"]
@@ -19,6 +20,7 @@ mod files;
 mod left_builds;
 #[path = "../indexes/loads.rs"]
 mod loads;
+mod machine;
 #[path = "../indexes/maintenance.rs"]
 mod maintenance;
 #[path = "../indexes/model.rs"]

@@ -49,6 +49,7 @@ impl Db {
             redo_from,
             next: files.next(),
             lost: files.lost().into_keys().map(|file| file.0).collect(),
+            is_cached: files.has_lasting_cache(),
         }))
     }
 
