@@ -42,7 +42,8 @@ mod store;
 mod transaction;
 
 pub use admin::{
-    BackupReport, CopyObserver, CopyProgress, Inspection, InspectionSection, RewindReport, restore,
+    BackupReport, CopyObserver, CopyProgress, Inspection, InspectionSection, RewindReport,
+    TierCounts, restore,
 };
 pub use catalog::access;
 pub use db::{BuildPhase, BuildProgress, Db, RecoveryReport};

@@ -95,8 +95,11 @@ fn page_files_on_the_fast_tier_are_used_where_they_are() {
     }
 }
 
-/// What happens to a cache between two openings; whether newer pages are lost with it.
-fn losses() -> Vec<(&'static str, fn(&Machine, &Machine))> {
+/// What happens to a cache; the second machine has another database.
+type Lose = fn(&Machine, &Machine);
+
+/// What happens to a cache between two openings so that it is lost.
+fn losses() -> Vec<(&'static str, Lose)> {
     vec![
         ("slots", |m, _| remove(&m.fast, SLOTS)),
         ("directory", |m, _| remove(&m.fast, DIRECTORY)),

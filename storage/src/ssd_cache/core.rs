@@ -54,6 +54,11 @@ impl SsdCache {
         self.settings.mode
     }
 
+    /// Bytes of a slot.
+    pub fn slot_bytes(&self) -> u64 {
+        self.settings.slot_bytes.into()
+    }
+
     /// Slots that rounds keep free.
     pub(super) fn reserve(&self, state: &State) -> u32 {
         self.settings.free_slots.min(state.limit.div_ceil(4))

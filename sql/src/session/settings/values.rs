@@ -3,8 +3,8 @@
 use crate::parse::names;
 use std::time::Duration;
 use strandline_base::{Error, Result, SqlState};
-use strandline_engine::ConflictPolicy;
 use strandline_engine::catalog::index::IndexStorage;
+use strandline_engine::{ConflictPolicy, SsdCacheMode};
 
 /// The most milliseconds of a time, as in PostgreSQL.
 const MILLISECONDS_MAX: f64 = i32::MAX as f64;
@@ -229,6 +229,7 @@ pub fn schema_of(value: &str) -> Result<String> {
 }
 
 pub(super) const INDEX_STORAGES: &[&str] = &["memory", "pages"];
+pub(super) const CACHE_MODES: &[&str] = &["pc", "pc2", "lc", "off"];
 pub(super) const POLICIES: &[&str] = &["wait", "abort"];
 
 pub(super) fn text(value: &str) -> Result<String> {
@@ -273,6 +274,15 @@ pub(super) fn shown_limit(limit: &Option<Duration>) -> String {
 
 pub(super) fn shown_threshold(threshold: &Option<Duration>) -> String {
     threshold.map_or_else(|| "-1".to_string(), shown_duration)
+}
+
+pub(super) fn cache_mode(name: &str, value: &str) -> Result<SsdCacheMode> {
+    Ok(match word(name, value, CACHE_MODES)? {
+        "pc2" => SsdCacheMode::Pc2,
+        "lc" => SsdCacheMode::Lc,
+        "off" => SsdCacheMode::Off,
+        _ => SsdCacheMode::Pc,
+    })
 }
 
 pub(super) fn index_storage(name: &str, value: &str) -> Result<IndexStorage> {
