@@ -37,7 +37,7 @@ use log::IndexLog;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize as Counter; // counts bytes; no part of the protocol
-use strandline_base::sync::{AtomicU32, Mutex, Ordering};
+use strandline_base::sync::{AtomicBool, AtomicU32, Mutex, Ordering};
 use strandline_base::{Error, Result, SqlState};
 use strandline_device::Device;
 use strandline_index::{PagedIndex, PagedIndexSettings, PartOrder};
@@ -61,6 +61,8 @@ pub(crate) struct IndexFiles {
     budget_bytes: usize,
     /// bytes of the SSD cache's directory
     directory_bytes: usize,
+    /// a step of the SSD cache has failed during replay
+    has_failing_steps: AtomicBool,
     /// bytes that indexes take from the cache's share
     taken_bytes: Arc<Counter>,
 }
@@ -159,6 +161,7 @@ impl IndexFiles {
             log,
             lost_with_cache,
             directory_bytes,
+            has_failing_steps: AtomicBool::new(false),
             txns: txns.clone(),
             next: AtomicU32::new(1),
             files: Mutex::default(),
@@ -239,13 +242,20 @@ impl IndexFiles {
         if let Err(error) = self.pages.replay(record, lsn) {
             self.pages.fail_file(id, error);
         }
-        if let Some(cache) = self.cache()
-            && cache.is_step_due()
-        {
-            // Without free slots blocks go to the files. The maintenance tells of a failure.
-            let _ = cache.step();
-        }
+        self.make_step_of_replay();
         Ok(())
+    }
+
+    /// Makes a step of the SSD cache that is due, until one fails: without free slots pages go to
+    /// their files. The maintenance tells of the failure.
+    fn make_step_of_replay(&self) {
+        if let Some(cache) = self.cache()
+            && !self.has_failing_steps.load(Ordering::Relaxed)
+            && cache.is_step_due()
+            && cache.step().is_err()
+        {
+            self.has_failing_steps.store(true, Ordering::Relaxed);
+        }
     }
 
     /// An empty index in a new file, which is durable with its name on return.

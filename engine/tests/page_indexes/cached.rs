@@ -9,6 +9,7 @@ use crate::support::*;
 use std::sync::Arc;
 use strandline_base::ManualClock;
 use strandline_device::Device;
+use strandline_engine::catalog::HistoryPolicy;
 use strandline_engine::*;
 use strandline_sim::SimDisk;
 
@@ -244,6 +245,100 @@ fn a_crash_may_be_followed_by_another_mode() {
             }
         }
     }
+}
+
+/// The directories are tied before an index is built in the second one.
+#[test]
+fn a_crash_while_a_second_directory_comes_leaves_a_database() {
+    let (single, wall, db) = begin(9, Place::OneDirectory);
+    insert_some(&db, 0..40).expect("insert");
+    db.close().expect("close");
+    drop(db);
+    let lost = page_files(&*single.device());
+    lost.iter().for_each(|name| remove(&single.fast, name));
+    for point in (1..).step_by(2) {
+        let fast = single.fast.after_crash(0);
+        let machine = Machine {
+            place: PC,
+            capacity: Some(fast.beside(7)),
+            fast,
+        };
+        machine.fast.crash_at(point);
+        drop(machine.open(&wall));
+        if !machine.fast.has_crashed() {
+            break;
+        }
+        for seed in [0, 1, 2 + point] {
+            let what = format!("crash at {point}, outcome {seed}");
+            verify(&machine.after_crash(seed), &wall, &what);
+        }
+    }
+}
+
+/// The thread of the cache makes slots free, and ends with the database.
+#[test]
+fn a_thread_makes_the_steps() {
+    for is_closed in [true, false] {
+        let machine = Machine::new(1, PC);
+        let device = machine.device();
+        let settings = Settings {
+            reserve_bytes: 0,
+            ..machine.settings()
+        };
+        let db = Db::open(DbOptions {
+            device: device.clone(),
+            clock: clock(),
+            settings,
+        })
+        .expect("open");
+        create_table(&db, HistoryPolicy::None);
+        create_alone(&db, &index("t_b", vec![part(2)])).expect("create");
+        let evictions = || db.ssd_cache_stats().expect("a cache").evictions;
+        for round in 0.. {
+            insert_some(&db, round * 20..round * 20 + 20).expect("insert");
+            if evictions() > 0 {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        if is_closed {
+            db.close().expect("close");
+        }
+        drop(db);
+        drop(machine.open(&clock()).expect("no thread has the lock"));
+    }
+}
+
+/// A row for each tier and one for the cache.
+#[test]
+fn tiers_are_counted() {
+    let (machine, wall) = closed(10);
+    let db = machine.open(&wall).expect("open");
+    assert_sound(&db, "counted");
+    let rows = db.tier_counts().expect("counts");
+    let names: Vec<_> = rows.iter().map(|row| row.name).collect();
+    assert_eq!(names, ["fast", "capacity", "ssd_cache"]);
+    assert!(rows.iter().all(|row| row.bytes > 0), "{rows:?}");
+    let cache = &rows[2];
+    assert_eq!(
+        (cache.mode, cache.bytes_max),
+        (Some("pc"), Some(CACHE_BYTES))
+    );
+    assert!(
+        cache
+            .fresh_bytes
+            .is_some_and(|bytes| bytes > 0 && bytes <= cache.bytes)
+    );
+    assert!(cache.events.is_some_and(|events| events[0] > 0), "hits");
+    let sections = db.inspect().expect("inspect").sections;
+    assert!(
+        sections
+            .iter()
+            .any(|s| s.title == "Tiers" && s.rows.len() == 3)
+    );
+    let single = Machine::new(1, Place::OneDirectory);
+    let rows = single.open(&wall).expect("open").tier_counts();
+    assert_eq!(rows.expect("counts").len(), 1);
 }
 
 /// After a failed sync of the cache its indexes cannot be used and are told; a new one goes on
