@@ -3,7 +3,7 @@
 
 use crate::db::Db;
 use strandline_base::Result;
-use strandline_device::{Device, Tier};
+use strandline_device::Tier;
 
 /// The counts of one tier or of one cache. Counts of what a row does not have are None.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,13 +44,16 @@ impl Db {
     /// # Errors
     /// Those of listing the directories.
     pub fn tier_counts(&self) -> Result<Vec<TierCounts>> {
+        let device = self.device();
+        let Some(tiers) = device.tiers() else {
+            let bytes = self.device_bytes()?;
+            return Ok(vec![counts_of("fast", device.location(), bytes)]);
+        };
         let mut rows = Vec::new();
-        match self.device().tiers() {
-            None => rows.push(counts_of("fast", &**self.device())?),
-            Some(tiers) => {
-                rows.push(counts_of("fast", &**tiers.device_of(Tier::Fast))?);
-                rows.push(counts_of("capacity", &**tiers.device_of(Tier::Capacity))?);
-            }
+        for (name, tier) in [("fast", Tier::Fast), ("capacity", Tier::Capacity)] {
+            let location = tiers.device_of(tier).location();
+            let bytes = self.bytes_of(|file| tiers.tier_of(file) == tier)?;
+            rows.push(counts_of(name, location, bytes));
         }
         rows.extend(self.ssd_cache_counts());
         Ok(rows)
@@ -79,16 +82,11 @@ impl Db {
     }
 }
 
-fn counts_of(name: &'static str, device: &dyn Device) -> Result<TierCounts> {
-    let mut bytes = 0;
-    for file in device.list()? {
-        // A file may have been removed since.
-        bytes += device.open(&file).and_then(|file| file.len()).unwrap_or(0);
-    }
-    Ok(TierCounts {
+fn counts_of(name: &'static str, location: String, bytes: u64) -> TierCounts {
+    TierCounts {
         name,
-        location: device.location(),
+        location,
         bytes,
         ..TierCounts::default()
-    })
+    }
 }

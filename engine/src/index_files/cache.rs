@@ -86,7 +86,7 @@ impl Opening {
         }
     }
 
-    /// The store with a cache that takes no new blocks, since `failure` keeps it from being emptied.
+    /// The store with a cache that takes no new blocks, since `failure` kept it from being emptied.
     fn kept(&self, wanted: CacheSettings, failure: Error) -> Result<Arc<PageStore>> {
         let is_repaired_by_log = failure.kind() == ErrorKind::Corrupt;
         if !is_repaired_by_log && failure.sqlstate() != SqlState::DISK_FULL {

@@ -1,5 +1,6 @@
 //! The system tables that SQL shows: `information_schema`, `pg_catalog` with its functions, and the
-//! counters of `strandline_stats()` and `strandline_tiers()`. They read the engine's catalog and the registry of backends.
+//! counters of `strandline_stats()` and `strandline_tiers()`. They read the engine's catalog and
+//! the registry of backends.
 
 pub(crate) mod information_schema;
 pub(crate) mod lookup;

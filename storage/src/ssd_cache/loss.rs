@@ -72,8 +72,7 @@ impl Remains {
     }
 
     /// The files with versions on the capacity tier that are too old for the log; None: any may be.
-    /// Blocks of other files became fresh after the last checkpoint. A marker older than the directory
-    /// tells nothing.
+    /// Blocks of other files became fresh after the last checkpoint. An old marker tells nothing.
     fn stale_files(&self, identity: u128) -> Option<BTreeSet<u64>> {
         let marker = self.marker.as_ref();
         let marker = marker.filter(|marker| marker.identity == identity)?;
