@@ -1,6 +1,6 @@
 //! Two directories as one device: the *fast* tier for files that are written often or read when the
 //! database is opened (log, manifest, unmerged runs), the *capacity* tier for files that are large
-//! (chunks, history).
+//! (chunks, pages of indexes, history).
 //!
 //! Invariants:
 //! 1. A name is on one tier. `on_capacity` has the names of the capacity tier; every other name is
@@ -26,9 +26,9 @@ use crate::{Device, File, OWN_FILES, Queue};
 /// One of the two directories of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tier {
-    /// log, manifest, unmerged runs, kept logs
+    /// log, manifest, unmerged runs, kept logs, SSD cache
     Fast,
-    /// chunk files and history
+    /// chunk files, page files of indexes, history
     Capacity,
 }
 

@@ -42,7 +42,8 @@ mod store;
 mod transaction;
 
 pub use admin::{
-    BackupReport, CopyObserver, CopyProgress, Inspection, InspectionSection, RewindReport, restore,
+    BackupReport, CopyObserver, CopyProgress, Inspection, InspectionSection, RewindReport,
+    TierCounts, restore,
 };
 pub use catalog::access;
 pub use db::{BuildPhase, BuildProgress, Db, RecoveryReport};
@@ -65,6 +66,7 @@ pub use strandline_base::{
 };
 pub use strandline_device::{Device, Tier, TieredDevice};
 pub use strandline_index::{Direction, KeyBytes, KeyRange, OrderedKeys, PartOrder};
+pub use strandline_storage::ssd_cache::{Mode as SsdCacheMode, Stats as SsdCacheStats};
 pub use strandline_storage::tiers::recorded_capacity_path;
 pub use strandline_tail::change::RowLock;
 pub use strandline_txn::Isolation;

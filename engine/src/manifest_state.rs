@@ -67,6 +67,9 @@ pub struct IndexFilesState {
     /// by storage: entries of versions superseded before may be gone
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub swept_from: BTreeMap<StorageId, CommitTs>,
+    /// newer versions of their pages may be in an SSD cache
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_cached: bool,
 }
 
 /// The log records that only one storage needs.

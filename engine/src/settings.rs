@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use strandline_base::{Clock, Error, Result, SqlState};
 use strandline_device::Device;
+use strandline_storage::ssd_cache::{Mode as SsdCacheMode, Settings as CacheSettings};
 use strandline_txn::Isolation;
 
 /// Settings of a database.
@@ -39,6 +40,15 @@ pub struct Settings {
     /// Bytes of disk space reserved, in a file of its own, for operations that free space on a full
     /// disk. 0: none. Default: 32 MiB.
     pub reserve_bytes: u64,
+    /// Bytes of the SSD cache: pages of indexes that are kept on the fast tier when they leave
+    /// memory. It needs two directories. Default: 0, no cache, because its space is allocated at
+    /// once on the device of the log, and only the operator knows what that device can spare.
+    pub ssd_cache_bytes: u64,
+    /// How the SSD cache treats changed pages. Default: `pc`.
+    pub ssd_cache_mode: SsdCacheMode,
+    /// Bound on the memory for pages of indexes, below the share that
+    /// [`Settings::index_page_bytes`] tells. Default: none; tests make it small.
+    pub index_page_bytes_max: usize,
     /// Whether a background thread merges and checkpoints. Tests turn it off and call both.
     pub background_maintenance: bool,
     /// Evaluators of index expressions and of partial indexes' predicates. Default: none; such
@@ -63,6 +73,9 @@ impl Default for Settings {
             merge_threads: (processors() / 2).clamp(1, 4),
             recovery_threads: processors().min(8),
             reserve_bytes: 32 << 20,
+            ssd_cache_bytes: 0,
+            ssd_cache_mode: SsdCacheMode::default(),
+            index_page_bytes_max: usize::MAX,
             background_maintenance: true,
             expressions: None,
             comparison_turn_entries: 1 << 20,
@@ -78,6 +91,8 @@ fn processors() -> usize {
 impl Settings {
     /// The smallest `memory_bytes`.
     pub const MEMORY_BYTES_MIN: usize = 16 << 20;
+    /// The smallest `ssd_cache_bytes` but for 0.
+    pub const SSD_CACHE_BYTES_MIN: u64 = 64 << 10;
 
     /// Bytes for record pages. Memory is short when half of them are used; checkpoints then merge.
     pub fn tail_bytes(&self) -> usize {
@@ -99,7 +114,12 @@ impl Settings {
     }
     /// Bytes for the pages of indexes' files. The cache lends them while there is such a file.
     pub fn index_page_bytes(&self) -> usize {
-        self.memory_bytes / 8
+        (self.memory_bytes / 8).min(self.index_page_bytes_max)
+    }
+    /// Bytes of memory for the directory of the SSD cache. The cache of blocks lends them.
+    pub fn ssd_cache_memory_bytes(&self) -> usize {
+        let directory = CacheSettings::new(0, self.ssd_cache_bytes).directory_bytes();
+        usize::try_from(directory).unwrap_or(usize::MAX)
     }
     /// Bytes of the rows of one range; wider rows get ranges of fewer rows. It is a 16th, between 1
     /// MiB and 64 MiB, so that the copies of a range in loads and merges fit side by side.
@@ -132,7 +152,51 @@ impl Settings {
                 ),
             ));
         }
+        self.check_ssd_cache()
+    }
+
+    fn check_ssd_cache(&self) -> Result<()> {
+        let (bytes, memory) = (self.ssd_cache_bytes, self.ssd_cache_memory_bytes());
+        if bytes == 0 || self.ssd_cache_mode == SsdCacheMode::Off {
+            return Ok(());
+        }
+        let refused = |what: String| Error::invalid(SqlState::INVALID_PARAMETER_VALUE, what);
+        if bytes < Self::SSD_CACHE_BYTES_MIN {
+            let least = Self::SSD_CACHE_BYTES_MIN;
+            let what = format!("ssd_cache_bytes is {bytes}, but must be 0 or at least {least}");
+            return Err(refused(what).with_hint("0 turns the SSD cache off."));
+        }
+        let most = self.cache_bytes() / 4;
+        if memory > most {
+            let what = format!(
+                "ssd_cache_bytes is {bytes}, but the directory of such a cache needs {memory} \
+                 bytes of memory, more than {most}"
+            );
+            return Err(
+                refused(what).with_hint("Make the SSD cache smaller, or raise memory_bytes.")
+            );
+        }
         Ok(())
+    }
+
+    /// Refuses settings that `device` cannot serve.
+    ///
+    /// # Errors
+    /// 22023 for an SSD cache on one directory.
+    pub fn check_on(&self, device: &dyn Device) -> Result<()> {
+        let has_cache = self.ssd_cache_bytes > 0 && self.ssd_cache_mode != SsdCacheMode::Off;
+        if !has_cache || device.tiers().is_some() {
+            return Ok(());
+        }
+        let what = format!(
+            "ssd_cache_bytes is {}, but the database in \"{}\" has no capacity directory",
+            self.ssd_cache_bytes,
+            device.location()
+        );
+        Err(Error::invalid(SqlState::INVALID_PARAMETER_VALUE, what).with_hint(
+            "Set capacity_dir too: the SSD cache keeps pages of that directory on the fast device. \
+             Or leave ssd_cache_bytes out.",
+        ))
     }
 }
 

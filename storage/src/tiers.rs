@@ -269,14 +269,14 @@ fn foreign(fast: &dyn Device, capacity: &dyn Device) -> Error {
 }
 
 /// Attaches the capacity tier to the database `database_id`, and records where it is. `device` is
-/// locked and has passed [`check`]. `pair_id` is random. Nothing happens if the device is one
-/// directory.
+/// locked and has passed [`check`]. `pair_id` is random; returns that of the pair. Nothing happens
+/// if the device is one directory.
 ///
 /// # Errors
 /// Those of the device.
-pub fn attach(device: &dyn Device, database_id: u128, pair_id: u128) -> Result<()> {
+pub fn attach(device: &dyn Device, database_id: u128, pair_id: u128) -> Result<Option<u128>> {
     let Some(tiers) = device.tiers() else {
-        return Ok(());
+        return Ok(None);
     };
     let fast = &**tiers.device_of(Tier::Fast);
     let capacity = &**tiers.device_of(Tier::Capacity);
@@ -297,10 +297,10 @@ pub fn attach(device: &dyn Device, database_id: u128, pair_id: u128) -> Result<(
         role(Tier::Capacity, "").write(capacity)?;
     }
     let wanted = role(Tier::Fast, tiers.capacity_path());
-    match fast_role {
-        Some(role) if role == wanted => Ok(()),
-        _ => wanted.write(fast),
+    if fast_role.as_ref() != Some(&wanted) {
+        wanted.write(fast)?;
     }
+    Ok(Some(pair_id))
 }
 
 /// The path of the capacity tier that the database on `device` has recorded; None if it has one

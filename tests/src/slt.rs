@@ -233,6 +233,7 @@ fn may_repeat(sql: &str) -> bool {
         "delete",
         "merge",
         "strandline_stats",
+        "strandline_tiers",
         "pg_sleep",
         "gen_random",
     ];

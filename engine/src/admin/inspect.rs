@@ -45,6 +45,9 @@ impl Db {
     /// Files, tables, ranges, chunks, tails and log.
     pub fn inspect(&self) -> Result<Inspection> {
         let mut sections = vec![self.inspect_database(), self.inspect_files()?];
+        if self.device().tiers().is_some() {
+            sections.push(self.inspect_tiers()?);
+        }
         sections.extend(self.inspect_kept_logs());
         let catalog = self.catalog();
         sections.push(self.inspect_tables(catalog.tables.values())?);
@@ -116,6 +119,24 @@ impl Db {
             let mut row = vec![name, file.len()?.to_string()];
             row.extend(tier.map(str::to_string));
             section.rows.push(row);
+        }
+        Ok(section)
+    }
+
+    /// The directories, and the caches between them.
+    fn inspect_tiers(&self) -> Result<InspectionSection> {
+        let columns = ["tier", "location", "mode", "bytes", "room", "newer bytes"];
+        let mut section = InspectionSection::new("Tiers", &columns);
+        let number = |count: Option<u64>| count.map_or("-".to_string(), |n| n.to_string());
+        for counts in self.tier_counts()? {
+            section.rows.push(vec![
+                counts.name.to_string(),
+                counts.location,
+                counts.mode.unwrap_or("-").to_string(),
+                counts.bytes.to_string(),
+                number(counts.bytes_max),
+                number(counts.fresh_bytes),
+            ]);
         }
         Ok(section)
     }

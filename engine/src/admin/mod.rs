@@ -6,7 +6,9 @@ mod check;
 mod check_index;
 mod inspect;
 mod rewind;
+mod tiers;
 
 pub use backup::{BackupReport, CopyObserver, CopyProgress, restore};
 pub use inspect::{Inspection, InspectionSection};
 pub use rewind::RewindReport;
+pub use tiers::TierCounts;

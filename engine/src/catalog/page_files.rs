@@ -60,6 +60,17 @@ impl Catalog {
         self.page_files_of(|def| def.state == IndexState::Valid)
     }
 
+    /// The name of the index with this file, and its table's, for messages.
+    pub(crate) fn index_of_file(&self, file: PageFileId) -> String {
+        let mut tables = self.tables.values();
+        let found = tables.find_map(|table| {
+            let mut defs = table.readable_indexes();
+            let def = defs.find(|def| def.page_file == Some(file.0))?;
+            Some(format!("{}.{}: {}", table.schema, table.name, def.name))
+        });
+        found.unwrap_or_default()
+    }
+
     fn page_files_of(&self, is_meant: impl Fn(&IndexDef) -> bool) -> BTreeSet<PageFileId> {
         let tables = self.tables.values();
         let defs = tables.flat_map(|table| table.readable_indexes());

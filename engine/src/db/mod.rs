@@ -5,6 +5,7 @@
 //! `catalog::versions` for its place below the log.
 
 pub(crate) mod backpressure;
+pub(crate) mod cache_steps;
 pub(crate) mod commit_watch;
 pub(crate) mod index_builds;
 pub(crate) mod memory_account;
@@ -26,6 +27,7 @@ use crate::manifest_state::ManifestState;
 use crate::settings::Settings;
 use crate::store::{Shared, Store};
 use backpressure::Backpressure;
+use cache_steps::CacheSteps;
 use commit_watch::CommitWatches;
 use index_builds::IndexBuilds;
 pub use index_builds::{BuildPhase, BuildProgress};
@@ -88,6 +90,7 @@ pub struct Db {
     pub(crate) list_memory: Arc<MemoryAccount>,
     pub(crate) index_builds: IndexBuilds,
     pub(crate) index_files: Arc<IndexFiles>,
+    pub(crate) cache_steps: Arc<CacheSteps>,
     /// held while the database is open
     pub(crate) lock: Mutex<Option<Box<dyn Send + Sync>>>,
 }
@@ -127,6 +130,8 @@ pub(crate) struct MaintenanceState {
     pub(crate) thread: Option<std::thread::JoinHandle<()>>,
     /// the thread that writes the log
     pub(crate) log_writer: Option<std::thread::JoinHandle<()>>,
+    /// the thread of the SSD cache
+    pub(crate) cache_steps: Option<std::thread::JoinHandle<()>>,
 }
 
 /// Counters since the database was opened.

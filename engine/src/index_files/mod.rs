@@ -18,29 +18,34 @@
 //! complete. An opening builds such an index from the rows, in a new file.
 //!
 //! Memory: all files share one budget of page frames ([`Settings::index_page_bytes`]). It is taken
-//! from the cache's share while there is a file.
+//! from the share of cached blocks while there is a file, and so is the directory of the SSD cache
+//! ([`Settings::ssd_cache_memory_bytes`]) while there is such a cache.
 //!
 //! Lock order: `files` is held only to look and to change.
 //!
 //! [`Settings::index_page_bytes`]: crate::Settings::index_page_bytes
+//! [`Settings::ssd_cache_memory_bytes`]: crate::Settings::ssd_cache_memory_bytes
 
+mod cache;
 mod log;
 mod swept;
 
 pub(crate) use log::IndexRecord;
 
 use crate::settings::Settings;
+use cache::Opening;
 use log::IndexLog;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize as Counter; // counts bytes; no part of the protocol
-use strandline_base::sync::{AtomicU32, Mutex, Ordering};
+use strandline_base::sync::{AtomicBool, AtomicU32, Mutex, Ordering};
 use strandline_base::{CommitTs, Error, Result, SqlState, StorageId};
 use strandline_device::Device;
 use strandline_index::{PagedIndex, PagedIndexSettings, PartOrder};
 use strandline_storage::pages::{
     PageFileId, PageSettings, PageStore, Redo, page_file_id, page_file_name,
 };
+use strandline_storage::ssd_cache::SsdCache;
 use strandline_storage::wal::{Lsn, Wal};
 use strandline_txn::TxnManager;
 use swept::SweptFrom;
@@ -49,12 +54,18 @@ use swept::SweptFrom;
 pub(crate) struct IndexFiles {
     pages: Arc<PageStore>,
     log: Arc<IndexLog>,
+    /// files that were removed because the SSD cache was lost
+    lost_with_cache: BTreeSet<PageFileId>,
     txns: Arc<TxnManager>,
     /// the next free number
     next: AtomicU32,
     files: Mutex<Files>,
     swept: SweptFrom,
     budget_bytes: usize,
+    /// bytes of the SSD cache's directory
+    directory_bytes: usize,
+    /// a step of the SSD cache has failed during replay
+    has_failing_steps: AtomicBool,
     /// bytes that indexes take from the cache's share
     taken_bytes: Arc<Counter>,
 }
@@ -101,6 +112,16 @@ impl Drop for HeldFile {
     }
 }
 
+/// The database that the files belong to, as an opening finds it.
+pub(crate) struct Database<'a> {
+    pub device: &'a Arc<dyn Device>,
+    pub id: u128,
+    /// identifies its pair of directories; None: it has one directory
+    pub pair: Option<u128>,
+    /// the last checkpoint went through an SSD cache
+    pub was_cached: bool,
+}
+
 /// The outcome of a checkpoint of the files.
 pub(crate) struct FilesCheckpoint {
     /// replay of pages begins there, unless a file has failed
@@ -110,30 +131,57 @@ pub(crate) struct FilesCheckpoint {
 }
 
 impl IndexFiles {
-    /// No files. `id`: the database's.
+    /// No open files, and the SSD cache.
+    ///
+    /// # Errors
+    /// Those of opening the cache: of the device, and 0A000 if its version is unknown.
     pub fn new(
-        device: &Arc<dyn Device>,
-        id: u128,
+        database: &Database<'_>,
         settings: &Settings,
         txns: &Arc<TxnManager>,
         taken_bytes: &Arc<Counter>,
-    ) -> Arc<Self> {
+    ) -> Result<Arc<Self>> {
         let log = Arc::new(IndexLog::default());
         let budget_bytes = settings.index_page_bytes();
-        let page_settings = PageSettings {
-            budget_bytes,
-            database_id: id,
+        let opening = Opening {
+            device: database.device.clone(),
+            log: log.clone(),
+            pages: PageSettings {
+                budget_bytes,
+                database_id: database.id,
+            },
+            pair: database.pair.map(|pair| pair ^ database.id),
+            was_cached: database.was_cached,
         };
-        Arc::new(Self {
-            pages: PageStore::new(device.clone(), log.clone(), page_settings),
+        let (pages, lost_with_cache) = opening.open(settings)?;
+        let directory_bytes = match pages.cache() {
+            Some(_) => settings.ssd_cache_memory_bytes(),
+            None => 0,
+        };
+        taken_bytes.fetch_add(directory_bytes, Ordering::Relaxed);
+        Ok(Arc::new(Self {
+            pages,
             log,
+            lost_with_cache,
+            directory_bytes,
+            has_failing_steps: AtomicBool::new(false),
             txns: txns.clone(),
             next: AtomicU32::new(1),
             files: Mutex::default(),
             swept: SweptFrom::default(),
             budget_bytes,
             taken_bytes: taken_bytes.clone(),
-        })
+        }))
+    }
+
+    /// The SSD cache between memory and the files.
+    pub fn cache(&self) -> Option<&SsdCache> {
+        self.pages.cache()
+    }
+
+    /// The SSD cache, if it holds blocks over a restart that may be fresher than their files.
+    pub fn has_lasting_cache(&self) -> bool {
+        self.cache().is_some_and(|cache| cache.mode().is_lasting())
     }
 
     /// The log is open: pages can be changed.
@@ -187,6 +235,7 @@ impl IndexFiles {
         for id in found.iter().filter_map(|name| page_file_id(name)) {
             self.raise_next(id.0.saturating_add(1));
             if !named.contains(&id) {
+                self.pages.close_file(id);
                 device.remove(&page_file_name(id))?;
             }
         }
@@ -195,7 +244,7 @@ impl IndexFiles {
             self.raise_next(id.0.saturating_add(1));
             match self.pages.open_file(*id) {
                 Ok(()) => self.enter(*id, 0),
-                Err(error) => drop(missing.insert(*id, error)),
+                Err(error) => drop(missing.insert(*id, self.cause_of_loss(*id, error))),
             }
         }
         Ok(missing)
@@ -204,6 +253,25 @@ impl IndexFiles {
     /// The redo of the log's records on the open files.
     pub fn redo(&self) -> Redo<'_> {
         Redo::new(&self.pages)
+    }
+
+    fn cause_of_loss(&self, id: PageFileId, error: Error) -> Error {
+        match self.lost_with_cache.contains(&id) {
+            true => error.context("its newest pages were lost with the SSD cache"),
+            false => error,
+        }
+    }
+
+    /// Makes a step of the SSD cache that is due, until one fails: without free slots pages go to
+    /// their files. The maintenance tells of the failure.
+    pub fn make_step_of_replay(&self) {
+        if let Some(cache) = self.cache()
+            && !self.has_failing_steps.load(Ordering::Relaxed)
+            && cache.is_step_due()
+            && cache.step().is_err()
+        {
+            self.has_failing_steps.store(true, Ordering::Relaxed);
+        }
     }
 
     /// An empty index in a new file, which is durable with its name on return.
@@ -266,10 +334,11 @@ impl IndexFiles {
 
     /// Bytes of memory that pages take from the cache's share.
     pub fn memory_bytes(&self) -> usize {
-        match self.files.lock().held.is_empty() {
+        let pages = match self.files.lock().held.is_empty() {
             true => 0,
             false => self.budget_bytes,
-        }
+        };
+        pages + self.directory_bytes
     }
 
     /// Writes the changed pages of all files. Files that have been closed are lost from now on.
@@ -289,6 +358,11 @@ impl IndexFiles {
             }
         }
         Ok(FilesCheckpoint { redo_from, failed })
+    }
+
+    /// Closes a file that is about to be removed.
+    pub fn forget(&self, id: PageFileId) {
+        self.pages.close_file(id);
     }
 
     /// No opening uses this file again.

@@ -108,6 +108,12 @@ impl Db {
         stores.values().map(|store| store.run_size().1).sum()
     }
 
+    fn cache_counter(&self) -> (&'static str, u64, String) {
+        let failing = self.failing_cache();
+        let count = u64::from(failing.is_some());
+        ("ssd_cache_failing", count, failing.unwrap_or_default())
+    }
+
     /// Counters of background work that fails or pauses, with their subjects, one line each.
     pub(crate) fn maintenance_counters(&self) -> Vec<(&'static str, u64, String)> {
         let all = self.set_aside_work();
@@ -133,6 +139,7 @@ impl Db {
             ("checkpoints_failing", u64::from(failure.is_some()), message),
             ("checkpoints_in_vain", u64::from(is_in_vain), in_vain.into()),
             ("checkpoint_pause_micros", pause_us, String::new()),
+            self.cache_counter(),
         ]
     }
 }

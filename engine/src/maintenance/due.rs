@@ -76,6 +76,7 @@ impl Db {
     pub fn merge_due(&self, wanted: bool) -> strandline_base::Result<bool> {
         self.retention.note(self.stable());
         self.lend_to_tails();
+        self.make_cache_steps();
         let from = self.elapsed_us();
         let may_merge = self.merge_schedule.may_merge(from);
         self.measure_set_aside();

@@ -5,6 +5,7 @@ use crate::db::{Db, closed};
 use crate::maintenance::outcome::CheckpointOutcome;
 use std::sync::atomic::Ordering;
 use strandline_base::{Error, ErrorKind, Result, SqlState};
+use strandline_storage::ssd_cache::{SsdCache, Stats as SsdCacheStats};
 
 impl Db {
     /// Notes how a checkpoint ended.
@@ -50,10 +51,25 @@ impl Db {
         })
     }
 
-    /// One line for each piece of work on a table that fails while the database goes on.
+    /// One line for each piece of work on a table, and one for the SSD cache, that fails while the
+    /// database goes on.
     pub fn failing_work(&self) -> Vec<String> {
         let all = self.set_aside_work().into_iter();
-        all.map(|work| work.line).collect()
+        all.map(|work| work.line)
+            .chain(self.failing_cache())
+            .collect()
+    }
+
+    /// Counts of the SSD cache since the database was opened, and its content; None without one.
+    pub fn ssd_cache_stats(&self) -> Option<SsdCacheStats> {
+        self.index_files.cache().map(SsdCache::stats)
+    }
+
+    /// The SSD cache's failure in one line.
+    pub(crate) fn failing_cache(&self) -> Option<String> {
+        let of_cache = self.index_files.cache().and_then(|cache| cache.failure());
+        let failure = of_cache.or_else(|| self.cache_steps.failure())?;
+        Some(format!("the SSD cache: {}", failure.message()))
     }
 
     /// The first condition that prevents work, as an error: the database is closed, the log or the

@@ -5,6 +5,7 @@
 //! one table is set aside ([`set_aside`]); checkpoints that fail or achieve nothing pause
 //! ([`crate::db::pacing`]).
 
+mod cache_steps;
 pub(crate) mod checkpoint;
 mod counters;
 mod due;
@@ -59,7 +60,32 @@ impl Db {
             .spawn(move || log_writer::run(&wal))
             .map_err(|e| Error::io("starting the thread that writes the log", &e))?;
         self.maintenance.state.lock().log_writer = Some(thread);
+        self.start_cache_steps()
+    }
+
+    fn start_cache_steps(&self) -> Result<()> {
+        if self.index_files.cache().is_none() {
+            return Ok(());
+        }
+        let (files, steps) = (self.index_files.clone(), self.cache_steps.clone());
+        let (maintenance, clock) = (self.maintenance.clone(), self.clock.clone());
+        let thread = std::thread::Builder::new()
+            .name("strandline-ssd-cache".into())
+            .spawn(move || cache_steps::run(&files, &steps, &maintenance, &*clock))
+            .map_err(|e| Error::io("starting the thread of the SSD cache", &e))?;
+        self.maintenance.state.lock().cache_steps = Some(thread);
         Ok(())
+    }
+
+    /// Ends the thread of the SSD cache. The database is marked as closed.
+    fn end_cache_steps(&self) {
+        let thread = self.maintenance.state.lock().cache_steps.take();
+        if let Some(cache) = self.index_files.cache() {
+            cache.wake();
+        }
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
     }
 
     /// Makes the log durable and ends its thread; after that no thread uses its files.
@@ -103,6 +129,7 @@ impl Db {
         {
             let _ = thread.join();
         }
+        self.end_cache_steps();
         let result = self.checkpoint(false).map(|_| ());
         // Transactions that are still open must not write into what may be another's by then.
         let result = result.and(self.close_log());
@@ -139,6 +166,7 @@ impl Drop for Db {
         self.maintenance.closed.store(true, Ordering::Release);
         self.maintenance.work.notify_all();
         self.shared.consolidation.close();
+        self.end_cache_steps();
         // Relaxed commits are not lost by an orderly end without close.
         let _ = self.close_log();
     }

@@ -60,7 +60,12 @@ impl Recovery {
             files.note_lost(file, Error::corrupt(page_file_name(file), what));
         }
         for (file, failure) in files.open(device, &named)? {
-            error!(file = file.0, "a page file cannot be opened: {failure}");
+            let index = newest.map_or_else(String::new, |(_, newest)| newest.index_of_file(file));
+            error!(
+                file = file.0,
+                index,
+                "a page file cannot be opened, and its index is built from the rows: {failure}"
+            );
             named.remove(&file);
         }
         self.page_files = named;
@@ -68,7 +73,9 @@ impl Recovery {
         let mut redo = files.redo();
         records.visit(wal, &mut |end, record| {
             files.raise_next(file_of_record(&record)?.0.saturating_add(1));
-            redo.push(record, end)
+            redo.push(record, end)?;
+            files.make_step_of_replay();
+            Ok(())
         })?;
         redo.finish();
         Ok(())
@@ -173,6 +180,7 @@ impl Db {
         for file in catalog.page_files().difference(&named) {
             let name = page_file_name(*file);
             if found.contains(&name) {
+                self.index_files.forget(*file);
                 self.device().remove(&name)?;
             }
         }

@@ -31,7 +31,7 @@ use crate::db::pacing::Pacing;
 use crate::db::reserve::Reserve;
 use crate::db::set_aside::{SetAside, Work};
 use crate::db::{Counters, Db, Maintenance, RecoveryReport};
-use crate::index_files::IndexFiles;
+use crate::index_files::{Database, IndexFiles};
 use crate::manifest_state::{ManifestState, to_json};
 use crate::redo::{KINDS, Restoration};
 use crate::settings::DbOptions;
@@ -69,6 +69,7 @@ impl Db {
     /// Creates the database if the device is empty, else recovers it.
     pub fn open(mut options: DbOptions) -> Result<Arc<Db>> {
         options.settings.check()?;
+        options.settings.check_on(&*options.device)?;
         let directory = Arc::new(FailStopDevice::new(options.device));
         options.device = directory.clone();
         // A directory that is not ours is refused before it gets a lock file.
@@ -79,7 +80,6 @@ impl Db {
         } else {
             create(options, directory)?
         };
-        tie_directories(&*db.device, db.now_us(), db.manifest.database_id())?;
         *db.lock.lock() = Some(lock);
         db.open_reserve()?;
         db.remove_unfinished_indexes();
@@ -111,7 +111,7 @@ fn create(options: DbOptions, directory: Arc<FailStopDevice>) -> Result<Arc<Db>>
         Wal::create(device.clone(), wal_settings(&options), id)
     })?;
     let shared = shared(&options, CommitTs::ZERO, state.next_file);
-    let (wal, index_files) = (Arc::new(wal), index_files(&options, id, &shared));
+    let (wal, index_files) = (Arc::new(wal), index_files(&options, id, &state, &shared)?);
     index_files.attach(&wal);
     let recovered = Recovered {
         catalogs: state.catalogs.clone(),
@@ -143,10 +143,15 @@ pub(crate) fn random_id(now: CommitTs, device: &dyn Device) -> u128 {
     (u128::from(rng.next_u64()) << 64) | u128::from(rng.next_u64())
 }
 
-/// Ties the two directories of a tiered database together, if that has not been done.
-pub(crate) fn tie_directories(device: &dyn Device, now_us: u64, database_id: u128) -> Result<()> {
+/// Ties the two directories of a tiered database together, if that has not been done, and returns
+/// the number of the pair. Nothing else is written to the capacity tier before.
+pub(crate) fn tie_directories(
+    device: &dyn Device,
+    now_us: u64,
+    database_id: u128,
+) -> Result<Option<u128>> {
     let Some(directories) = device.tiers() else {
-        return Ok(());
+        return Ok(None);
     };
     // The path tells apart copies that one process makes at the same reading of its clock.
     let path = checksum(&[], directories.capacity_path().as_bytes());
@@ -169,10 +174,22 @@ fn shared(options: &DbOptions, last: CommitTs, next_file: u64) -> Shared {
     }
 }
 
-fn index_files(options: &DbOptions, database_id: u128, shared: &Shared) -> Arc<IndexFiles> {
+fn index_files(
+    options: &DbOptions,
+    id: u128,
+    state: &ManifestState,
+    shared: &Shared,
+) -> Result<Arc<IndexFiles>> {
+    let (device, now_us) = (&options.device, options.clock.now_us());
+    let known = state.index_files.as_ref();
+    let database = Database {
+        device,
+        id,
+        pair: tie_directories(&**device, now_us, id)?,
+        was_cached: known.is_some_and(|files| files.is_cached),
+    };
     let taken_bytes = shared.pool.taken_bytes();
-    let (device, settings) = (&options.device, &options.settings);
-    IndexFiles::new(device, database_id, settings, &shared.txns, taken_bytes)
+    IndexFiles::new(&database, &options.settings, &shared.txns, taken_bytes)
 }
 
 /// The recovered state a database starts with.
@@ -230,6 +247,7 @@ fn assemble(
         list_memory: Arc::default(),
         index_builds: Default::default(),
         index_files,
+        cache_steps: Arc::default(),
         lock: Mutex::new(None),
     });
     for (storage, work, failure) in &recovered.failures {
@@ -248,7 +266,7 @@ fn recover(options: DbOptions, directory: Arc<FailStopDevice>) -> Result<Arc<Db>
     let next_file = next_file(&state, &*device)?;
     let shared = shared(&options, state.checkpoint_ts, next_file);
     let database_id = manifest.database_id();
-    let index_files = index_files(&options, database_id, &shared);
+    let index_files = index_files(&options, database_id, &state, &shared)?;
     let database = Restoration::new(shared.clone(), index_files.clone(), &state);
     let mut recovery = Recovery::new(database, &state, &options.settings, progress)?;
     recovery.restore_kept_logs(&*device, database_id, &state.kept_logs)?;

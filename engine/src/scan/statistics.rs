@@ -27,8 +27,18 @@ impl Db {
 
     /// The bytes of all files.
     pub fn device_bytes(&self) -> Result<u64> {
+        self.bytes_of(|_| true)
+    }
+
+    /// The bytes of the files whose names are meant.
+    pub(crate) fn bytes_of(&self, is_meant: impl Fn(&str) -> bool) -> Result<u64> {
         let mut bytes = 0;
-        for name in self.device().list()? {
+        for name in self
+            .device()
+            .list()?
+            .into_iter()
+            .filter(|name| is_meant(name))
+        {
             // A file may be removed in the meantime.
             if let Ok(file) = self.device().open(&name) {
                 bytes += file.len()?;

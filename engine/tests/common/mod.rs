@@ -132,13 +132,17 @@ pub fn open_eager(
     clock: &Arc<ManualClock>,
     merge_pending_records: u32,
 ) -> Result<Arc<Db>> {
-    let settings = Settings {
+    open_with(device, clock, eager(merge_pending_records))
+}
+
+/// The settings of [`open_eager`].
+pub fn eager(merge_pending_records: u32) -> Settings {
+    Settings {
         merge_pending_records,
         first_tail_record: (1 << 31) - RECORDS_BEFORE_2_31,
         comparison_turn_entries: COMPARISON_TURN_ENTRIES,
         ..Settings::default()
-    };
-    open_with(device, clock, settings)
+    }
 }
 
 /// As [`open`], with `settings`.

@@ -5,24 +5,18 @@
 
 use crate::common::*;
 use crate::files::{named_files, page_files};
+use crate::machine::{Machine, PAGE, Place, in_places};
 use crate::support::*;
 use std::sync::Arc;
 use strandline_base::ManualClock;
 use strandline_base::rng::Rng;
 use strandline_engine::catalog::{HistoryPolicy, KeyDef};
 use strandline_engine::*;
-use strandline_sim::SimDisk;
-
-pub const PAGE: u64 = 8192;
-
-pub fn open_disk(disk: &SimDisk, clock: &Arc<ManualClock>) -> Result<Arc<Db>> {
-    open_eager(disk.device(), clock, 6)
-}
 
 /// A table with two indexes and an ordered key.
-pub fn begin(seed: u64) -> (SimDisk, Arc<ManualClock>, Arc<Db>) {
-    let (disk, wall) = (SimDisk::new(seed), clock());
-    let db = open_disk(&disk, &wall).expect("open");
+pub fn begin(seed: u64, place: Place) -> (Machine, Arc<ManualClock>, Arc<Db>) {
+    let (disk, wall) = (Machine::new(seed, place), clock());
+    let db = disk.open(&wall).expect("open");
     create_table(&db, HistoryPolicy::None);
     create_alone(&db, &index("t_a", vec![part(1)])).expect("create");
     create_alone(&db, &index("t_b", vec![part(2)])).expect("create");
@@ -45,7 +39,7 @@ pub fn insert_some(db: &Arc<Db>, keys: std::ops::Range<i64>) -> Result<()> {
     })
 }
 
-fn update_some(db: &Arc<Db>, to: i64) -> Result<()> {
+pub fn update_some(db: &Arc<Db>, to: i64) -> Result<()> {
     let t = table(db);
     run(db, |s| {
         for k in (0..30).step_by(3) {
@@ -56,7 +50,7 @@ fn update_some(db: &Arc<Db>, to: i64) -> Result<()> {
     })
 }
 
-fn workload(db: &Arc<Db>) -> Result<()> {
+pub fn workload(db: &Arc<Db>) -> Result<()> {
     insert_some(db, 0..40)?;
     db.checkpoint(true)?;
     update_some(db, 100)?;
@@ -81,9 +75,8 @@ fn stride() -> u64 {
     given.and_then(|stride| stride.parse().ok()).unwrap_or(17)
 }
 
-/// Opens what a crash has left, and works on it.
-pub fn verify(disk: &SimDisk, wall: &Arc<ManualClock>, what: &str) {
-    let db = open_disk(disk, wall).unwrap_or_else(|e| panic!("{what}: {e}"));
+pub fn verify(disk: &Machine, wall: &Arc<ManualClock>, what: &str) {
+    let db = disk.open(wall).unwrap_or_else(|e| panic!("{what}: {e}"));
     assert_sound(&db, what);
     assert_eq!(page_files(&*disk.device()), named_files(&db), "{what}");
     // New rows take the places of rows that the crash has ended.
@@ -95,16 +88,15 @@ pub fn verify(disk: &SimDisk, wall: &Arc<ManualClock>, what: &str) {
 }
 
 /// A crash at an operation, then one at an operation of the recovery or behind it.
-#[test]
-fn indexes_are_whole_after_two_crashes() {
-    let (disk, _, db) = begin(1);
-    let first = disk.operations();
+fn indexes_are_whole_after_two_crashes(place: Place) {
+    let (disk, _, db) = begin(1, place);
+    let first = disk.fast.operations();
     workload(&db).expect("workload without a crash");
     drop(db);
-    let operations = disk.operations();
+    let operations = disk.fast.operations();
     for point in (first + 1..=operations).step_by(stride() as usize) {
-        let (disk, wall, db) = begin(1);
-        disk.crash_at(point);
+        let (disk, wall, db) = begin(1, place);
+        disk.fast.crash_at(point);
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| workload(&db)));
         drop((outcome, db));
         for seed in [0, 1, 2 + point] {
@@ -113,15 +105,15 @@ fn indexes_are_whole_after_two_crashes() {
             verify(&crashed.after_kill(), &wall, &what);
             let again = crashed.after_crash(1);
             let end = {
-                let db = open_disk(&again, &wall).unwrap_or_else(|e| panic!("{what}: {e}"));
+                let db = again.open(&wall).unwrap_or_else(|e| panic!("{what}: {e}"));
                 insert_some(&db, 80..82).expect("insert");
                 drop(db.checkpoint(false));
-                again.operations()
+                again.fast.operations()
             };
             for second in [1 + point % 7, end / 2] {
                 let twice = crashed.after_crash(1);
-                twice.crash_at(second.max(1));
-                if let Ok(db) = open_disk(&twice, &wall) {
+                twice.fast.crash_at(second.max(1));
+                if let Ok(db) = twice.open(&wall) {
                     let _ = insert_some(&db, 80..82).and_then(|()| db.checkpoint(false));
                 }
                 let what = format!("{what}, then at {second} of {end}");
@@ -135,21 +127,20 @@ fn indexes_are_whole_after_two_crashes() {
 const FAILED_SYNCS: std::ops::Range<u64> = 1..12;
 
 /// Rows, and a checkpoint of which the sync number `n` has failed.
-fn after_failed_sync(n: u64) -> (SimDisk, Arc<ManualClock>, Arc<Db>) {
-    let (disk, wall, db) = begin(n);
+fn after_failed_sync(n: u64, place: Place) -> (Machine, Arc<ManualClock>, Arc<Db>) {
+    let (disk, wall, db) = begin(n, place);
     insert_some(&db, 0..40).expect("insert");
-    disk.fail_sync(n);
+    disk.pages().fail_sync(n);
     let _ = db.checkpoint(true);
     (disk, wall, db)
 }
 
 /// Any file sync of a checkpoint fails. Either the database refuses writes, or it goes on, an index
 /// whose file was concerned is unusable, and the log is cut.
-#[test]
-fn a_failed_sync_costs_the_index_of_the_file() {
+fn a_failed_sync_costs_the_index_of_the_file(place: Place) {
     let mut unusable = 0;
     for n in FAILED_SYNCS {
-        let (disk, wall, db) = after_failed_sync(n);
+        let (disk, wall, db) = after_failed_sync(n, place);
         let t = table(&db);
         let usable = |name: &str| {
             let id = named(&t, name).id;
@@ -199,11 +190,10 @@ fn a_failed_sync_costs_the_index_of_the_file() {
 }
 
 /// A lost file is not opened again, though its pages may look whole: the next opening builds it.
-#[test]
-fn a_lost_file_is_not_used_again() {
+fn a_lost_file_is_not_used_again(place: Place) {
     let mut lost = 0;
     for n in FAILED_SYNCS {
-        let (disk, wall, db) = after_failed_sync(n);
+        let (disk, wall, db) = after_failed_sync(n, place);
         let t = table(&db);
         let before = named_files(&db);
         let id = named(&t, "t_a").id;
@@ -215,7 +205,7 @@ fn a_lost_file_is_not_used_again() {
         drop(db);
         for seed in [0, 1] {
             let disk = disk.after_crash(seed);
-            let db = open_disk(&disk, &wall).expect("open");
+            let db = disk.open(&wall).expect("open");
             assert_ne!(named_files(&db), before);
             assert_sound(&db, "built by the opening");
         }
@@ -224,13 +214,12 @@ fn a_lost_file_is_not_used_again() {
 }
 
 /// A write of a page fails: the log stays, the database goes on, the next checkpoint succeeds.
-#[test]
-fn a_failed_write_keeps_the_log_until_it_works_again() {
+fn a_failed_write_keeps_the_log_until_it_works_again(place: Place) {
     let mut kept = 0;
     for n in 1..40 {
-        let (disk, wall, db) = begin(n);
+        let (disk, wall, db) = begin(n, place);
         insert_some(&db, 0..40).expect("insert");
-        disk.fail_write(n);
+        disk.pages().fail_write(n);
         let failed = db.checkpoint(true).is_err();
         let told = db.failing_work();
         if told
@@ -246,7 +235,7 @@ fn a_failed_write_keeps_the_log_until_it_works_again() {
             for seed in [0, 1, n] {
                 verify(&disk.after_crash(seed), &wall, &format!("write {n}"));
             }
-            let db = open_disk(&disk.after_kill(), &wall).expect("open");
+            let db = disk.after_kill().open(&wall).expect("open");
             db.checkpoint(true).expect("works again");
             assert!(db.check_health().is_ok() && db.failing_work().is_empty());
             continue;
@@ -264,18 +253,17 @@ pub fn file_of(db: &Db, name: &str) -> String {
 }
 
 /// Damage that the opening meets: the index is built from the rows.
-#[test]
-fn a_damaged_root_is_built_again_by_the_opening() {
+fn a_damaged_root_is_built_again_by_the_opening(place: Place) {
     for damaged in ["t_a", "t_ak_key"] {
-        let (disk, wall, db) = begin(3);
+        let (disk, wall, db) = begin(3, place);
         insert_some(&db, 0..40).expect("insert");
         db.checkpoint(true).expect("checkpoint");
         let file = file_of(&db, damaged);
         db.close().expect("close");
         drop(db);
         let disk = disk.after_crash(0);
-        disk.flip_bits(&file, PAGE + 200, 4);
-        let db = open_disk(&disk, &wall).expect("open");
+        disk.pages().flip_bits(&file, PAGE + 200, 4);
+        let db = disk.open(&wall).expect("open");
         assert_ne!(file_of(&db, damaged), file);
         assert_sound(&db, "built again");
         drop(db);
@@ -283,9 +271,8 @@ fn a_damaged_root_is_built_again_by_the_opening() {
     }
 }
 
-#[test]
-fn a_missing_file_is_built_again_by_the_opening() {
-    let (disk, wall, db) = begin(4);
+fn a_missing_file_is_built_again_by_the_opening(place: Place) {
+    let (disk, wall, db) = begin(4, place);
     insert_some(&db, 0..40).expect("insert");
     let (file, key) = (file_of(&db, "t_b"), file_of(&db, "t_ak_key"));
     drop(db);
@@ -310,26 +297,25 @@ fn insert_many(db: &Arc<Db>, rows: i64) {
 }
 
 /// Damage that a reader meets is an error with file and page; scans and other indexes go on.
-#[test]
-fn a_damaged_leaf_fails_what_needs_it() {
+fn a_damaged_leaf_fails_what_needs_it(place: Place) {
     const ROWS: i64 = 600;
-    let (disk, wall, db) = begin(5);
+    let (disk, wall, db) = begin(5, place);
     insert_many(&db, ROWS);
     db.checkpoint(true).expect("checkpoint");
     let file = file_of(&db, "t_b");
     db.close().expect("close");
     drop(db);
     let disk = disk.after_crash(0);
-    let pages = disk.content(&file).expect("the file").len() as u64 / PAGE;
+    let pages = disk.pages().content(&file).expect("the file").len() as u64 / PAGE;
     // The opening reads the root, page 1, and a few other nodes.
     let mut found = 0;
     for page in (2..pages).step_by(4) {
         let disk = disk.after_kill();
-        if disk.content(&file).expect("the file")[(page * PAGE) as usize] == 0 {
+        if disk.pages().content(&file).expect("the file")[(page * PAGE) as usize] == 0 {
             continue;
         }
-        disk.flip_bits(&file, page * PAGE + 100, 8);
-        let db = open_disk(&disk, &wall).expect("open");
+        disk.pages().flip_bits(&file, page * PAGE + 100, 8);
+        let db = disk.open(&wall).expect("open");
         let t = table(&db);
         if file_of(&db, "t_b") != file {
             continue; // The opening has met it.
@@ -374,16 +360,15 @@ const COMPARISON_TURNS_MAX: usize = 100;
 
 /// An index whose leaves cannot be read is not walked in every turn of the maintenance. Checkpoints
 /// go on.
-#[test]
-fn an_index_that_cannot_be_swept_is_set_aside() {
-    let (disk, wall, db) = begin(7);
+fn an_index_that_cannot_be_swept_is_set_aside(place: Place) {
+    let (disk, wall, db) = begin(7, place);
     insert_many(&db, 600);
     db.checkpoint(true).expect("checkpoint");
     let file = file_of(&db, "t_b");
     db.close().expect("close");
     drop(db);
     let disk = disk.after_crash(0);
-    let db = open_disk(&disk, &wall).expect("open");
+    let db = disk.open(&wall).expect("open");
     disk.fail_reads(&file);
     // The entries of the other indexes are compared in some turns before.
     for _ in 0..COMPARISON_TURNS_MAX {
@@ -409,15 +394,14 @@ fn an_index_that_cannot_be_swept_is_set_aside() {
 }
 
 /// A range that cannot be read has its rows marked, and the sweep of the index goes on.
-#[test]
-fn a_range_that_cannot_be_read_does_not_stop_the_comparison() {
-    let (disk, wall, db) = begin(8);
+fn a_range_that_cannot_be_read_does_not_stop_the_comparison(place: Place) {
+    let (disk, wall, db) = begin(8, place);
     insert_many(&db, 600);
     db.checkpoint(true).expect("checkpoint");
     db.close().expect("close");
     drop(db);
     let disk = disk.after_crash(0);
-    let db = open_disk(&disk, &wall).expect("open");
+    let db = disk.open(&wall).expect("open");
     let names = disk.device().list().expect("names").into_iter();
     let is_other = |name: &String| {
         ["wal", "manifest", "pages", "lock"]
@@ -441,4 +425,30 @@ fn a_range_that_cannot_be_read_does_not_stop_the_comparison() {
     disk.mend_reads();
     db.checkpoint(true).expect("checkpoint");
     assert_sound(&db, "readable again");
+}
+
+in_places! {
+    one_directory = Place::OneDirectory,
+    two_directories = Place::TwoDirectories;
+    [
+        indexes_are_whole_after_two_crashes,
+        a_failed_sync_costs_the_index_of_the_file,
+        a_lost_file_is_not_used_again,
+        a_failed_write_keeps_the_log_until_it_works_again,
+        a_damaged_root_is_built_again_by_the_opening,
+        a_missing_file_is_built_again_by_the_opening,
+        a_damaged_leaf_fails_what_needs_it,
+        an_index_that_cannot_be_swept_is_set_aside,
+        a_range_that_cannot_be_read_does_not_stop_the_comparison,
+    ]
+}
+
+in_places! {
+    cached_pc = Place::Cached(SsdCacheMode::Pc),
+    cached_pc2 = Place::Cached(SsdCacheMode::Pc2),
+    cached_lc = Place::Cached(SsdCacheMode::Lc);
+    [
+        indexes_are_whole_after_two_crashes,
+        a_missing_file_is_built_again_by_the_opening,
+    ]
 }

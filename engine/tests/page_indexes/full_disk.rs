@@ -1,17 +1,17 @@
 //! A full disk: an index on pages has every entry or cannot be used, and its table goes on.
 
 use crate::common::*;
-use crate::faults::{PAGE, begin, file_of, insert_some, open_disk, verify};
+use crate::faults::{begin, file_of, insert_some, verify};
 use crate::files::page_files;
+use crate::machine::{Machine, PAGE, Place, in_places};
 use crate::support::*;
 use std::sync::Arc;
 use strandline_base::ManualClock;
 use strandline_engine::*;
-use strandline_sim::SimDisk;
 
 /// A closed database whose index `t_a` is damaged and has a comment, with the name of its file.
-fn damaged(comment: &str) -> (SimDisk, Arc<ManualClock>, String) {
-    let (disk, wall, db) = begin(9);
+fn damaged(comment: &str, place: Place) -> (Machine, Arc<ManualClock>, String) {
+    let (disk, wall, db) = begin(9, place);
     alter(&db, |t| {
         let def = t.indexes.iter_mut().find(|def| def.name == "t_a");
         Arc::make_mut(def.expect("t_a")).comment = Some(comment.into());
@@ -22,25 +22,24 @@ fn damaged(comment: &str) -> (SimDisk, Arc<ManualClock>, String) {
     db.close().expect("close");
     drop(db);
     let disk = disk.after_crash(0);
-    disk.flip_bits(&file, PAGE + 200, 4);
+    disk.pages().flip_bits(&file, PAGE + 200, 4);
     (disk, wall, file)
 }
 
 /// The opening has no room to name the file of an index that it has built, or for the file.
-#[test]
-fn a_full_disk_does_not_keep_a_damaged_index_from_being_opened() {
-    let (damaged, wall, _) = damaged("");
+fn a_full_disk_does_not_keep_a_damaged_index_from_being_opened(place: Place) {
+    let (damaged, wall, _) = damaged("", place);
     for room in (0..40).map(|room| room << 12) {
         let disk = damaged.after_kill();
-        disk.limit_capacity(Some(disk.used_bytes() + room));
+        disk.leave_room(Some(room));
         let what = format!("room {room}");
-        let db = open_disk(&disk, &wall).unwrap_or_else(|e| panic!("{what}: {e}"));
+        let db = disk.open(&wall).unwrap_or_else(|e| panic!("{what}: {e}"));
         let _ = insert_some(&db, 40..42);
         let count = run(&db, |s| Ok(scanned(s, &table(&db)).len()));
         assert!(count.expect("a scan") >= 40, "{what}");
         drop(db);
         let crashed = disk.after_crash(room >> 13 & 1);
-        crashed.limit_capacity(None);
+        crashed.leave_room(None);
         verify(&crashed, &wall, &what);
     }
 }
@@ -52,12 +51,12 @@ fn a_full_disk_does_not_keep_a_damaged_index_from_being_opened() {
 fn an_opening_that_cannot_name_a_file_removes_the_one_it_passes_over() {
     let (mut renamed, mut unnamed) = (0, 0);
     // The definition is larger than a log segment, so a commit of it needs space.
-    let (before, wall, damaged) = damaged(&"comment ".repeat(20_000));
+    let (before, wall, damaged) = damaged(&"comment ".repeat(20_000), Place::OneDirectory);
     for room in (4..36).map(|room| room << 13) {
         let disk = before.after_kill();
-        disk.limit_capacity(Some(disk.used_bytes() + room));
+        disk.leave_room(Some(room));
         let what = format!("room {room}");
-        let db = open_disk(&disk, &wall).unwrap_or_else(|e| panic!("{what}: {e}"));
+        let db = disk.open(&wall).unwrap_or_else(|e| panic!("{what}: {e}"));
         let is_there = page_files(&*disk.device()).contains(&damaged);
         let (t, is_new) = (table(&db), file_of(&db, "t_a") != damaged);
         if run(&db, |s| Ok(s.has_index(&t, named(&t, "t_a").id))).expect("a look") {
@@ -74,7 +73,7 @@ fn an_opening_that_cannot_name_a_file_removes_the_one_it_passes_over() {
         }
         drop(db);
         let crashed = disk.after_crash(room >> 13 & 1);
-        crashed.limit_capacity(None);
+        crashed.leave_room(None);
         verify(&crashed, &wall, &what);
     }
     assert!(
@@ -84,13 +83,12 @@ fn an_opening_that_cannot_name_a_file_removes_the_one_it_passes_over() {
 }
 
 /// A full disk refuses what needs space; when there is space again everything is as it should be.
-#[test]
-fn a_full_disk_refuses_entries_and_loses_none() {
+fn a_full_disk_refuses_entries_and_loses_none(place: Place) {
     for room in [0, 1 << 13, 1 << 15, 1 << 16] {
-        let (disk, wall, db) = begin(6);
+        let (disk, wall, db) = begin(6, place);
         insert_some(&db, 0..20).expect("insert");
         db.checkpoint(true).expect("checkpoint");
-        disk.limit_capacity(Some(disk.used_bytes() + room));
+        disk.leave_room(Some(room));
         let mut refused = false;
         for round in 0..40 {
             let from = 100 + round * 10;
@@ -108,9 +106,21 @@ fn a_full_disk_refuses_entries_and_loses_none() {
         assert!(file.is_err(), "no space for an index");
         drop(db);
         let crashed = disk.after_crash(room);
-        crashed.limit_capacity(None);
+        crashed.leave_room(None);
         verify(&crashed, &wall, &format!("crash with room {room}"));
-        disk.limit_capacity(None);
+        disk.leave_room(None);
         verify(&disk.after_kill(), &wall, &format!("room {room}"));
     }
+}
+
+in_places! {
+    one_directory = Place::OneDirectory,
+    two_directories = Place::TwoDirectories,
+    cached_pc = Place::Cached(SsdCacheMode::Pc),
+    cached_pc2 = Place::Cached(SsdCacheMode::Pc2),
+    cached_lc = Place::Cached(SsdCacheMode::Lc);
+    [
+        a_full_disk_does_not_keep_a_damaged_index_from_being_opened,
+        a_full_disk_refuses_entries_and_loses_none,
+    ]
 }

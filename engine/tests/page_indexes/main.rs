@@ -2,6 +2,7 @@
 
 #[path = "../indexes/builds.rs"]
 mod builds;
+mod cached;
 #[path = "../common/mod.rs"]
 mod common;
 mod comparisons;
@@ -22,6 +23,7 @@ mod history;
 mod left_builds;
 #[path = "../indexes/loads.rs"]
 mod loads;
+mod machine;
 #[path = "../indexes/maintenance.rs"]
 mod maintenance;
 #[path = "../indexes/model.rs"]

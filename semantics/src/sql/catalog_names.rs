@@ -226,11 +226,12 @@ fn named_object(expr: &mut Expr) {
 const SET_FUNCTIONS: [&str; 1] = ["pg_get_keywords"];
 
 /// Table functions of DataFusion too.
-const TABLE_FUNCTIONS: [&str; 4] = [
+const TABLE_FUNCTIONS: [&str; 5] = [
     "generate_series",
     "range",
     "strandline_history",
     "strandline_stats",
+    "strandline_tiers",
 ];
 
 /// The name, the arguments and the alias of a table function.

@@ -306,6 +306,12 @@ const EXPORTED: &[Exported] = &[
         "How long background checkpoints pause, as they fail or achieve nothing",
     ),
     exported(
+        "ssd_cache_failing",
+        "ssd_cache_failing",
+        Form::Level,
+        "1 while the SSD cache cannot write or has been given up",
+    ),
+    exported(
         "writer_pauses",
         "writer_pauses",
         Form::Count,

@@ -9,6 +9,7 @@ use crate::api::directories;
 use crate::backends::identity::User;
 use crate::backends::random::{RandomSource, SystemRandom};
 use crate::catalogs::statistics::{StatementStatistics, StatsFunction};
+use crate::catalogs::tiers::TiersFunction;
 use crate::execution::dml;
 use crate::execution::row_checks::RowChecks;
 use crate::execution::row_expressions::SqlExpressions;
@@ -224,6 +225,8 @@ impl DatabaseBuilder {
             statements: statistics.clone(),
         };
         template.register_udtf(StatsFunction::NAME, Arc::new(stats));
+        let tiers = TiersFunction { db: db.clone() };
+        template.register_udtf(TiersFunction::NAME, Arc::new(tiers));
         let kept = Arc::new(KeptTerms::default());
         template.config_mut().set_extension(kept);
         Ok(Database {

@@ -2,7 +2,7 @@
 
 use super::{rows, run};
 use std::path::{Path, PathBuf};
-use strandline::{Database, DatabaseBuilder, Error, SqlState};
+use strandline::{Database, DatabaseBuilder, Error, Origin, SqlState};
 
 /// A directory with the paths of a database and its capacity directory.
 struct Home {
@@ -208,4 +208,47 @@ fn damage_is_named_with_the_directory_of_its_file() {
         Err(error) => error.to_string(),
     };
     assert!(found.contains("db-capacity/chunks-"), "{found}");
+}
+
+fn with_cache(builder: DatabaseBuilder, bytes: &str) -> DatabaseBuilder {
+    let builder = builder.parameter("ssd_cache_bytes", bytes, Origin::Program);
+    builder.expect("a number of bytes")
+}
+
+#[test]
+fn the_ssd_cache_is_set_shown_and_counted() {
+    let home = Home::new();
+    let (path, _) = home.create("db");
+    let database = with_cache(Database::builder(&path), "1MiB").build();
+    let database = database.expect("opens");
+    let mut c = database.connect();
+    run(
+        &mut c,
+        &[
+            "CREATE INDEX t_a ON t (a) WITH (storage = 'pages')",
+            "CHECKPOINT",
+        ],
+    );
+    assert!(holds(&path, "ssd-cache") && !holds(&path, "pages-"));
+    assert_eq!(rows(&mut c, "SHOW ssd_cache_mode"), ["pc"]);
+    let names = rows(&mut c, "SELECT name FROM strandline_tiers()");
+    assert_eq!(names, ["fast", "capacity", "ssd_cache"]);
+    let of_cache = "SELECT count(*) FROM strandline_tiers() WHERE mode = 'pc' AND bytes_max > 1000000 \
+                    AND fresh_bytes > 0 AND admissions > 0 AND damaged = 0";
+    assert_eq!(rows(&mut c, of_cache), ["1"]);
+    drop((c, database));
+    let without = Database::open(&path).expect("opens");
+    assert!(!holds(&path, "ssd-cache"), "emptied and removed");
+    let mut c = without.connect();
+    let names = rows(&mut c, "SELECT name FROM strandline_tiers()");
+    assert_eq!(names, ["fast", "capacity"]);
+    assert_eq!(rows(&mut c, "SELECT a FROM t WHERE a = 4711"), ["4711"]);
+    drop((c, without));
+    let single = with_cache(Database::builder(home.at("single")), "1MiB");
+    refused(single, SqlState::INVALID_PARAMETER_VALUE, "ssd_cache_bytes");
+    let tiny = with_cache(Database::builder(&path), "10kB");
+    refused(tiny, SqlState::INVALID_PARAMETER_VALUE, "ssd_cache_bytes");
+    let unknown = Database::builder(&path).parameter("ssd_cache_mode", "fast", Origin::Program);
+    let error = unknown.err().expect("no such mode");
+    assert_eq!(error.sqlstate(), SqlState::INVALID_PARAMETER_VALUE);
 }

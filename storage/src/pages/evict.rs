@@ -193,7 +193,8 @@ impl PageStore {
                 break;
             };
             // The SSD cache takes no clean page that was not read at random.
-            let is_handed_over = self.cache.is_some() && frame.access() == Access::Random;
+            let is_cached = self.cache_of(&frame.file).is_some();
+            let is_handed_over = is_cached && frame.access() == Access::Random;
             match frame.evict_if_cold(is_handed_over) {
                 Coldness::Gone(true) => return Found::Clean(frame),
                 Coldness::Leaving(image) => return Found::Leaving(frame, image),

@@ -30,6 +30,8 @@ pub fn page_file_id(name: &str) -> Option<PageFileId> {
 #[derive(Debug)]
 pub(super) struct PageFile {
     pub id: PageFileId,
+    /// its pages go through the SSD cache, if there is one
+    pub is_cached: bool,
     database_id: u128,
     /// directory and name, for messages
     path: String,
@@ -57,6 +59,7 @@ impl PageFile {
     ) -> Result<Self> {
         Ok(Self {
             id,
+            is_cached: true,
             database_id,
             path: path_of(device, &page_file_name(id)),
             len: AtomicU64::new(file.len()?),

@@ -20,6 +20,8 @@
 //!    and its new frames. So every change before the begin is in a dirty frame or in the file.
 //! 8. With an SSD cache, the newest version of a page is in memory, else in the cache, else in its
 //!    file. A page leaves the frame table only when the cache has it or has refused it.
+//! 9. After a failed sync of the SSD cache the next checkpoint closes all files that go through it.
+//!    Files that are created from then on do not.
 //!
 //! # Latches
 //! A thread latches a page at most once at a time, and latches pages in an order that all users of
@@ -41,6 +43,7 @@
 
 mod change;
 mod check;
+mod checkpoint;
 mod clock;
 mod evict;
 mod file;

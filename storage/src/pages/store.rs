@@ -1,4 +1,4 @@
-//! The page store: files, the frame table, reads and checkpoints.
+//! The page store: files, the frame table, reads and writes of pages.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,6 @@ use super::read_ahead::ReadAhead;
 use super::space::{self, Space};
 use super::{Access, PageFileId, PageId, PageLog, PageNumber, PageSettings};
 use crate::ssd_cache::{Checkpoint, Settings as CacheSettings, SsdCache};
-use crate::wal::Lsn;
 
 /// Parts of the frame table, each under its own lock.
 const SHARDS: usize = 16;
@@ -47,10 +46,10 @@ pub struct PageStats {
 pub struct PageStore {
     pub(super) device: Arc<dyn Device>,
     pub(super) log: Arc<dyn PageLog>,
-    files: Arc<PageFiles>,
+    pub(super) files: Arc<PageFiles>,
     /// between memory and the files
     pub(super) cache: Option<SsdCache>,
-    shards: Vec<Shard>,
+    pub(super) shards: Vec<Shard>,
     pub(super) clock: Mutex<Clock>,
     pub(super) read_ahead: ReadAhead,
     /// frames in the table
@@ -64,7 +63,7 @@ pub struct PageStore {
     pub(super) gate: RwLock<()>,
     /// pages with an LSN up to this one are logged as full images
     pub(super) boundary: AtomicU64,
-    checkpointing: Mutex<()>,
+    pub(super) checkpointing: Mutex<()>,
 }
 
 impl PageStore {
@@ -140,7 +139,9 @@ impl PageStore {
         let name = page_file_name(id);
         let file = self.device.create_on(Tier::Capacity, &name)?;
         let created = (|| -> Result<PageFile> {
-            let file = PageFile::of(&*self.device, self.files.database_id, id, file)?;
+            let mut file = PageFile::of(&*self.device, self.files.database_id, id, file)?;
+            let failure = self.cache.as_ref().and_then(SsdCache::failure);
+            file.is_cached = failure.is_none();
             let mut map = PageImage::zeroed();
             space::set_map_pages(&mut map.body, 1);
             space::set_used(&mut map.body, 0, true);
@@ -249,6 +250,11 @@ impl PageStore {
         }
     }
 
+    /// The SSD cache, if pages of `file` go through it.
+    pub(super) fn cache_of(&self, file: &PageFile) -> Option<&SsdCache> {
+        self.cache.as_ref().filter(|_| file.is_cached)
+    }
+
     /// The SSD cache, whose steps the caller drives ([`SsdCache::is_step_due`]).
     pub fn cache(&self) -> Option<&SsdCache> {
         self.cache.as_ref()
@@ -354,7 +360,7 @@ impl PageStore {
         access: Access,
     ) -> Result<PageImage> {
         file.check_usable()?;
-        let cached = match &self.cache {
+        let cached = match self.cache_of(file) {
             Some(cache) => cache.read(block_of(file.id, number), access)?,
             None => None,
         };
@@ -389,16 +395,16 @@ impl PageStore {
     ) -> Result<()> {
         let bytes = frame.file.encode(frame.id.number, image);
         let block = block_of(frame.id.file, frame.id.number);
-        match (&self.cache, checkpoint) {
-            (_, Some(checkpoint)) => checkpoint.write(block, &bytes).map(drop),
+        match (self.cache_of(&frame.file), checkpoint) {
+            (Some(_), Some(checkpoint)) => checkpoint.write(block, &bytes).map(drop),
             (Some(cache), None) => cache.evict(block, &bytes, true, frame.access()).map(drop),
-            (None, None) => frame.file.write_bytes(frame.id.number, &bytes),
+            (None, _) => frame.file.write_bytes(frame.id.number, &bytes),
         }
     }
 
     /// Offers a clean page that leaves memory to the SSD cache.
     pub(super) fn hand_over(&self, frame: &Frame, image: &PageImage) {
-        if let Some(cache) = &self.cache {
+        if let Some(cache) = self.cache_of(&frame.file) {
             let bytes = frame.file.encode(frame.id.number, image);
             let block = block_of(frame.id.file, frame.id.number);
             // The file has the page: nothing is lost if the cache does not take it.
@@ -427,62 +433,5 @@ impl PageStore {
         }
         file.space.lock().get_or_insert(space);
         Ok(())
-    }
-
-    /// Writes the pages that are dirty when it begins, syncs the files, and returns the position
-    /// from which redo must begin. Changes go on meanwhile.
-    ///
-    /// # Errors
-    /// Those of the log and of the files; then the position of the last success holds.
-    pub fn checkpoint(&self) -> Result<Lsn> {
-        let (begin, failures) = self.checkpoint_each()?;
-        match failures.into_iter().next() {
-            Some((_, failure)) => Err(failure),
-            None => Ok(begin),
-        }
-    }
-
-    /// As [`PageStore::checkpoint`], each file by itself: also returns the files whose pages could
-    /// not be stored. The position holds for the others.
-    ///
-    /// # Errors
-    /// Those of the log and of the SSD cache.
-    pub fn checkpoint_each(&self) -> Result<(Lsn, Vec<(PageFileId, Error)>)> {
-        let _checkpointing = self.checkpointing.lock();
-        let begin = {
-            let _gate = self.gate.write();
-            let begin = self.log.end();
-            self.boundary.store(begin.0, Ordering::Release);
-            begin
-        };
-        let mut dirty: Vec<(Arc<Frame>, Lsn)> = Vec::new();
-        for shard in &self.shards {
-            let frames: Vec<Arc<Frame>> = shard.lock().values().map(Arc::clone).collect();
-            dirty.extend(frames.into_iter().filter_map(|frame| {
-                let lsn = frame.dirty_lsn()?;
-                Some((frame, lsn))
-            }));
-        }
-        if let Some(lsn) = dirty.iter().map(|(_, lsn)| *lsn).max() {
-            self.log.make_durable(lsn)?;
-        }
-        dirty.sort_unstable_by_key(|(frame, _)| frame.id);
-        let cache = self.cache.as_ref().map(SsdCache::checkpoint);
-        let mut failures: Vec<(PageFileId, Error)> = Vec::new();
-        let mut note = |file: PageFileId, stored: Result<()>| {
-            let is_known = failures.iter().any(|(failed, _)| *failed == file);
-            failures.extend(stored.err().filter(|_| !is_known).map(|e| (file, e)));
-        };
-        for (frame, _) in &dirty {
-            // A dropped file's pages are needed no more.
-            if self.files.contains(frame.id.file) {
-                note(frame.id.file, self.store(frame, cache.as_ref()));
-            }
-        }
-        cache.map_or(Ok(()), Checkpoint::finish)?;
-        for file in self.files.all() {
-            note(file.id, file.sync());
-        }
-        Ok((begin, failures))
     }
 }

@@ -27,6 +27,8 @@ pub struct SsdCache {
     pub(super) state: Mutex<State>,
     /// notified when a thread ends a write
     pub(super) written: Condvar,
+    /// notified when a step is due
+    pub(super) due: Condvar,
     pub(super) maintenance: Mutex<Maintenance>,
     pub(super) counters: Counters,
 }
@@ -45,6 +47,16 @@ impl SsdCache {
     /// Whether the SSD's content counts for nothing after a crash.
     pub(super) fn is_volatile(&self) -> bool {
         self.settings.mode == Mode::Lc
+    }
+
+    /// The mode in which it was opened.
+    pub fn mode(&self) -> Mode {
+        self.settings.mode
+    }
+
+    /// Bytes of a slot.
+    pub fn slot_bytes(&self) -> u64 {
+        self.settings.slot_bytes.into()
     }
 
     /// Slots that rounds keep free.
@@ -177,6 +189,11 @@ impl SsdCache {
     /// Files with writes that are not durable on the capacity tier.
     pub(super) fn unsynced_files(&self) -> BTreeSet<u64> {
         self.state.lock().unsynced.keys().copied().collect()
+    }
+
+    /// The error of all writes since a sync has failed.
+    pub fn failure(&self) -> Option<Error> {
+        self.state.lock().failure.clone()
     }
 
     /// Ends all writing: what was written before the failed sync of `what` may be lost.

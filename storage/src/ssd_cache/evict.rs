@@ -160,15 +160,14 @@ impl SsdCache {
         if slots > state.limit / 4 + 1 {
             return None;
         }
-        match state.free.take(slots) {
-            Some(start) => Some(Run { start, slots }),
-            None => {
-                state.missed_run = state.missed_run.max(slots);
-                state.missed += 1;
-                add(&self.counters.refusals, 1);
-                None
-            }
+        let run = state.free.take(slots).map(|start| Run { start, slots });
+        if run.is_none() {
+            state.missed_run = state.missed_run.max(slots);
+            state.missed += 1;
+            add(&self.counters.refusals, 1);
         }
+        self.wake_if_due(state);
+        run
     }
 
     /// Writes a block into free slots. An entry that has it now is replaced, and stays if the write

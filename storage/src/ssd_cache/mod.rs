@@ -45,7 +45,7 @@
 //! | `free_slots`, `state`, `clock` | free slots; the memory-resident directory; its victims |
 //! | `core` | the cache's parts, copies to the capacity tier, failures |
 //! | `read`, `evict`, `round`, `checkpoint` | operations |
-//! | `open`, `check` | opening; the inspector |
+//! | `open`, `loss`, `check` | opening; lost caches; the inspector |
 
 mod capacity;
 mod check;
@@ -56,6 +56,7 @@ mod counters;
 mod directory;
 mod evict;
 mod free_slots;
+mod loss;
 mod marker;
 mod open;
 mod read;
@@ -73,6 +74,7 @@ pub use checkpoint::Checkpoint;
 pub use counters::Stats;
 pub use directory::DIRECTORY_FILE;
 pub use evict::Evicted;
+pub use loss::Loss;
 pub use marker::MARKER_FILE;
 pub use settings::{Admission, BlockKey, Mode, OnLoss, Settings};
 pub use slots::SLOTS_FILE;

@@ -15,19 +15,16 @@ use super::core::{Maintenance, SsdCache};
 use super::counters::{Counters, add};
 use super::directory::{DIRECTORY_FILE, Directory, Found, Head, Listed};
 use super::marker::{MARKER_FILE, Marker};
-use super::settings::{BlockKey, Mode, OnLoss, Settings};
+use super::settings::{Mode, OnLoss, Settings};
 use super::slots::{SLOTS_FILE, SlotFile, slots_for};
 use super::state::State;
 
-/// Blocks that an error names.
-const NAMED_MAX: usize = 16;
-
 /// The cache's files as they were found.
-struct Remains {
+pub(super) struct Remains {
     /// None if there is none or it is damaged
-    marker: Option<Marker>,
-    marker_damage: Option<Error>,
-    directory: Option<Found>,
+    pub marker: Option<Marker>,
+    pub marker_damage: Option<Error>,
+    pub directory: Option<Found>,
 }
 
 impl SsdCache {
@@ -62,7 +59,7 @@ impl SsdCache {
         }
         let cache = Self::assemble(device, capacity, settings, counters, marker, head, listed)?;
         match cache.settings.mode {
-            Mode::Pc | Mode::Pc2 => cache.begin_epoch(&mut cache.maintenance.lock())?,
+            Mode::Pc | Mode::Pc2 => cache.begin_first_epoch()?,
             Mode::Lc => cache.empty()?,
             Mode::Off if has_files => {
                 cache.empty()?;
@@ -119,6 +116,7 @@ impl SsdCache {
             slots,
             state: Mutex::new(state),
             written: Condvar::new(),
+            due: Condvar::new(),
             maintenance: Mutex::new(Maintenance {
                 directory: None,
                 is_broken: false,
@@ -126,6 +124,17 @@ impl SsdCache {
             }),
             counters,
         })
+    }
+
+    /// The epoch of this opening. On a full disk the directory in force stays as it is, and a later
+    /// round begins the epoch: until then no change of the cache becomes durable.
+    fn begin_first_epoch(&self) -> Result<()> {
+        let mut maintenance = self.maintenance.lock();
+        match self.begin_epoch(&mut maintenance) {
+            Err(error) if error.sqlstate() == SqlState::DISK_FULL => maintenance.is_broken = true,
+            begun => begun?,
+        }
+        Ok(())
     }
 
     /// Copies all fresh blocks out, durably, and goes on without any block. For modes that keep
@@ -164,7 +173,7 @@ impl SsdCache {
 }
 
 impl Remains {
-    fn find(device: &dyn Device) -> Result<Self> {
+    pub fn find(device: &dyn Device) -> Result<Self> {
         let (marker, marker_damage) = match Marker::read(device) {
             Err(error) if error.kind() == ErrorKind::Corrupt => (None, Some(error)),
             marker => (marker?, None),
@@ -181,13 +190,8 @@ impl Remains {
         self.marker.is_none() && self.marker_damage.is_none() && self.directory.is_none()
     }
 
-    fn has_fresh(&self) -> bool {
-        let found = self.directory.as_ref();
-        found.is_some_and(|found| found.entries.values().any(|listed| listed.is_fresh))
-    }
-
     /// Why the cache cannot be used; None if it can, or if there is none.
-    fn fault(&self, device: &dyn Device, settings: &Settings) -> Result<Option<Error>> {
+    pub fn fault(&self, device: &dyn Device, settings: &Settings) -> Result<Option<Error>> {
         let fault = |what: String| Ok(Some(Error::corrupt(format!("\"{DIRECTORY_FILE}\""), what)));
         if let Some(marker) = &self.marker
             && marker.identity != settings.identity
@@ -253,83 +257,6 @@ impl Remains {
             Some(_) => return Ok(None),
         };
         Ok(Some(Error::corrupt(format!("\"{SLOTS_FILE}\""), what)))
-    }
-
-    /// Refuses to go on without the cache if it had, or may have had, fresh blocks.
-    fn refuse_loss(&self, device: &dyn Device, settings: &Settings, fault: &Error) -> Result<()> {
-        let files = self.marker.as_ref().map(|marker| &marker.fresh_files);
-        let is_directory_whole = self
-            .directory
-            .as_ref()
-            .is_some_and(|found| found.damage.is_none());
-        let is_unknown = self.marker.is_none() && !is_directory_whole;
-        let may_have_fresh =
-            is_unknown || self.has_fresh() || files.is_some_and(|files| !files.is_empty());
-        if !may_have_fresh || settings.on_loss == OnLoss::Discard {
-            return Ok(());
-        }
-        let names = self.names_of_lost(device, settings);
-        let location = device.location();
-        Err(Error::corrupt(
-            format!("the SSD cache in \"{location}\" is lost"),
-            format!("it had newer versions than the capacity tier of {names}"),
-        )
-        .with_detail(fault.message().to_owned())
-        .with_hint(format!(
-            "Put \"{SLOTS_FILE}\" and \"{DIRECTORY_FILE}\" back as they were, or restore a backup. \
-             To go on with the older versions, open once with the loss accepted \
-             (OnLoss::Discard).",
-        )))
-    }
-
-    /// The files and blocks that are lost, as far as anything tells them.
-    fn names_of_lost(&self, device: &dyn Device, settings: &Settings) -> String {
-        let marker = self.marker.as_ref();
-        let mut files = marker.map_or_else(BTreeSet::new, |marker| marker.fresh_files.clone());
-        let mut blocks: BTreeSet<BlockKey> = BTreeSet::new();
-        if let Some(found) = &self.directory {
-            let fresh = found.entries.values().filter(|listed| listed.is_fresh);
-            blocks.extend(fresh.map(|listed| listed.block));
-        }
-        let is_whole = self
-            .directory
-            .as_ref()
-            .is_some_and(|found| found.damage.is_none());
-        if !is_whole {
-            let in_slots = self.blocks_in_slots(device, settings);
-            blocks.extend(in_slots.filter(|block| files.is_empty() || files.contains(&block.file)));
-        }
-        files.extend(blocks.iter().map(|block| block.file));
-        let numbers: Vec<_> = files.iter().map(u64::to_string).collect();
-        let files = match files.is_empty() {
-            true => "unknown files".to_owned(),
-            false => format!("files {}", numbers.join(", ")),
-        };
-        let named = blocks.iter().take(NAMED_MAX).map(BlockKey::to_string);
-        let named: Vec<_> = named.collect();
-        let more = match blocks.len() - named.len() {
-            0 => String::new(),
-            more => format!("; and {more} more"),
-        };
-        match named.is_empty() {
-            true => files,
-            false => format!("{files} (blocks: {}{more})", named.join("; ")),
-        }
-    }
-
-    /// The intact blocks in the file of slots, whatever lists them.
-    fn blocks_in_slots(
-        &self,
-        device: &dyn Device,
-        settings: &Settings,
-    ) -> impl Iterator<Item = BlockKey> {
-        let head = self.directory.as_ref().and_then(|found| found.head);
-        let slot_bytes = head.map_or(settings.slot_bytes, |head| head.slot_bytes);
-        let file = SlotFile::existing(device, settings.identity, slot_bytes);
-        let file = file.ok().flatten();
-        let count = file.as_ref().and_then(|file| file.slots().ok());
-        (0..count.unwrap_or_default())
-            .filter_map(move |slot| file.as_ref().and_then(|file| file.identify(slot)))
     }
 
     /// The marker to go on from.

@@ -4,6 +4,7 @@
 //! has all changes, synced; only then are slots free [SSD-DB §2.4.8].
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use strandline_base::{Error, Result};
 
@@ -22,6 +23,25 @@ impl SsdCache {
     pub fn is_step_due(&self) -> bool {
         let state = self.state.lock();
         self.settings.mode != Mode::Off && self.is_due(&state)
+    }
+
+    /// Waits until an admission makes a step due, at most for `patience`.
+    pub fn await_step(&self, patience: Duration) {
+        let mut state = self.state.lock();
+        self.due.wait_for(&mut state, patience);
+    }
+
+    /// Wakes the thread that waits for a step.
+    pub fn wake(&self) {
+        self.due.notify_all();
+    }
+
+    /// Wakes the thread that waits for a step if the last admission has made one due.
+    pub(super) fn wake_if_due(&self, state: &State) {
+        let is_batch = state.pending_count() + 1 >= self.settings.batch as usize;
+        if is_batch || state.free.count() < self.reserve(state) {
+            self.due.notify_all();
+        }
     }
 
     fn is_due(&self, state: &State) -> bool {

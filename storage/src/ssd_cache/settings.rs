@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// Memory of a cached block: its entry, its place in the index, elements of the clock's queue.
+const ENTRY_BYTES: u64 = 256;
+
 /// A block of a file on the capacity tier: a page or a column block. Two blocks of a file are equal
 /// or do not overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,6 +48,26 @@ pub enum Mode {
     Lc,
     /// No cache. Opening copies the fresh blocks of an earlier mode out and removes the files.
     Off,
+}
+
+impl Mode {
+    /// Every mode.
+    pub const ALL: [Self; 4] = [Self::Pc, Self::Pc2, Self::Lc, Self::Off];
+
+    /// The name in settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pc => "pc",
+            Self::Pc2 => "pc2",
+            Self::Lc => "lc",
+            Self::Off => "off",
+        }
+    }
+
+    /// Whether blocks in the cache count after a crash.
+    pub fn is_lasting(self) -> bool {
+        matches!(self, Self::Pc | Self::Pc2)
+    }
 }
 
 /// The blocks that the cache takes when they are evicted from memory.
@@ -108,6 +131,11 @@ impl Settings {
             cleaning_percent: 50,
             on_loss: OnLoss::default(),
         }
+    }
+
+    /// An upper bound of the memory that the directory of so many slots takes.
+    pub fn directory_bytes(&self) -> u64 {
+        u64::from(self.slots_of(self.cache_bytes)) * ENTRY_BYTES
     }
 
     /// The number of slots of `cache_bytes`.

@@ -4,6 +4,7 @@ mod admission;
 mod crash_cases;
 mod damage;
 mod failures;
+mod loss;
 mod model;
 mod modes;
 mod races;

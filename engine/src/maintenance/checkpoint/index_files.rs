@@ -51,6 +51,7 @@ impl Db {
             lost: files.lost().into_keys().map(|file| file.0).collect(),
             // Behind the positions from which on the log is kept.
             swept_from: files.swept_from(|storage| self.any_store(storage).is_ok()),
+            is_cached: files.has_lasting_cache(),
         }))
     }
 

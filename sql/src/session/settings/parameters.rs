@@ -6,10 +6,10 @@
 //! (`row_security`, `check_function_bodies`) are kept and shown without effect.
 
 use super::values::{
-    INDEX_STORAGES, KEY_INDEXES, POLICIES, boolean, bytes, count, index_storage, integer,
-    key_index, limit, on_off, only, policy, policy_name, records, require_iso, require_utc,
-    require_utf8, schema_of, shortest_floats, shown_limit, shown_threshold, size, synchronous,
-    text, threshold, unsupported, word,
+    CACHE_MODES, INDEX_STORAGES, KEY_INDEXES, POLICIES, boolean, bytes, cache_mode, count,
+    index_storage, integer, key_index, limit, on_off, only, policy, policy_name, records,
+    require_iso, require_utc, require_utf8, schema_of, shortest_floats, shown_limit,
+    shown_threshold, size, synchronous, text, threshold, unsupported, word,
 };
 use super::{OpenSettings, Settings};
 use crate::session::Session;
@@ -454,6 +454,24 @@ pub static PARAMETERS: &[Parameter] = &[
         Kind::Integer,
         Access::Internal(|_| SERVER_VERSION_NUM.to_string()),
         "the version of PostgreSQL that is the reference, as a number",
+    ),
+    parameter(
+        "ssd_cache_bytes",
+        Kind::Bytes,
+        open!(engine.ssd_cache_bytes, bytes),
+        "bytes of the SSD cache for pages of indexes; 0: none",
+    ),
+    parameter(
+        "ssd_cache_mode",
+        Kind::Word(CACHE_MODES),
+        Access::Open {
+            show: |open| open.engine.ssd_cache_mode.name().to_string(),
+            assign: |open, name, value| {
+                open.engine.ssd_cache_mode = cache_mode(name, value)?;
+                Ok(())
+            },
+        },
+        "how the SSD cache treats changed pages: pc, pc2, lc or off",
     ),
     parameter(
         "standard_conforming_strings",

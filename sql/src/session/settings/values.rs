@@ -3,9 +3,9 @@
 use crate::parse::names;
 use std::time::Duration;
 use strandline_base::{Error, Result, SqlState};
-use strandline_engine::ConflictPolicy;
 use strandline_engine::catalog::KeyIndex;
 use strandline_engine::catalog::index::IndexStorage;
+use strandline_engine::{ConflictPolicy, SsdCacheMode};
 
 /// The most milliseconds of a time, as in PostgreSQL.
 const MILLISECONDS_MAX: f64 = i32::MAX as f64;
@@ -232,6 +232,7 @@ pub fn schema_of(value: &str) -> Result<String> {
 pub(super) const INDEX_STORAGES: &[&str] = &["memory", "pages"];
 /// `auto`, and the words of [`KeyIndex`].
 pub(super) const KEY_INDEXES: &[&str] = &["auto", "hash", "ordered", "btree"];
+pub(super) const CACHE_MODES: &[&str] = &["pc", "pc2", "lc", "off"];
 pub(super) const POLICIES: &[&str] = &["wait", "abort"];
 
 pub(super) fn text(value: &str) -> Result<String> {
@@ -276,6 +277,15 @@ pub(super) fn shown_limit(limit: &Option<Duration>) -> String {
 
 pub(super) fn shown_threshold(threshold: &Option<Duration>) -> String {
     threshold.map_or_else(|| "-1".to_string(), shown_duration)
+}
+
+pub(super) fn cache_mode(name: &str, value: &str) -> Result<SsdCacheMode> {
+    Ok(match word(name, value, CACHE_MODES)? {
+        "pc2" => SsdCacheMode::Pc2,
+        "lc" => SsdCacheMode::Lc,
+        "off" => SsdCacheMode::Off,
+        _ => SsdCacheMode::Pc,
+    })
 }
 
 pub(super) fn index_storage(name: &str, value: &str) -> Result<IndexStorage> {

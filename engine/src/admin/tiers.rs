@@ -1,0 +1,92 @@
+//! What is on the tiers of a database, and how the caches between them are used: the rows of
+//! `strandline_tiers()`.
+
+use crate::db::Db;
+use strandline_base::Result;
+use strandline_device::Tier;
+
+/// The counts of one tier or of one cache. Counts of what a row does not have are None.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TierCounts {
+    /// `fast`, `capacity` or the name of a cache
+    pub name: &'static str,
+    /// where it is: a directory, or the tier of a cache
+    pub location: String,
+    /// the mode of a cache
+    pub mode: Option<&'static str>,
+    /// bytes of all files, or of the blocks in a cache
+    pub bytes: u64,
+    /// bytes that a cache has room for
+    pub bytes_max: Option<u64>,
+    /// bytes of blocks that are fresher than the capacity tier
+    pub fresh_bytes: Option<u64>,
+    /// blocks by what has happened to them since the database was opened, in the order of
+    /// [`TierCounts::EVENTS`]
+    pub events: Option<[u64; TierCounts::EVENTS.len()]>,
+}
+
+impl TierCounts {
+    /// The names of a cache's events.
+    pub const EVENTS: [&str; 7] = [
+        "hits",
+        "misses",
+        "admissions",
+        "evictions",
+        "refusals",
+        "syncs",
+        "damaged",
+    ];
+}
+
+impl Db {
+    /// A row for each tier, then one for each cache.
+    ///
+    /// # Errors
+    /// Those of listing the directories.
+    pub fn tier_counts(&self) -> Result<Vec<TierCounts>> {
+        let device = self.device();
+        let Some(tiers) = device.tiers() else {
+            let bytes = self.device_bytes()?;
+            return Ok(vec![counts_of("fast", device.location(), bytes)]);
+        };
+        let mut rows = Vec::new();
+        for (name, tier) in [("fast", Tier::Fast), ("capacity", Tier::Capacity)] {
+            let location = tiers.device_of(tier).location();
+            let bytes = self.bytes_of(|file| tiers.tier_of(file) == tier)?;
+            rows.push(counts_of(name, location, bytes));
+        }
+        rows.extend(self.ssd_cache_counts());
+        Ok(rows)
+    }
+
+    fn ssd_cache_counts(&self) -> Option<TierCounts> {
+        let cache = self.index_files.cache()?;
+        let (stats, slot_bytes) = (cache.stats(), cache.slot_bytes());
+        Some(TierCounts {
+            name: "ssd_cache",
+            location: "fast".to_owned(),
+            mode: Some(cache.mode().name()),
+            bytes: stats.blocks * slot_bytes,
+            bytes_max: Some(stats.slots * slot_bytes),
+            fresh_bytes: Some(stats.fresh_blocks * slot_bytes),
+            events: Some([
+                stats.hits,
+                stats.misses,
+                stats.admissions,
+                stats.evictions,
+                stats.refusals,
+                stats.cache_syncs + stats.capacity_syncs,
+                stats.damaged_clean + stats.damaged_fresh,
+            ]),
+        })
+    }
+}
+
+fn counts_of(name: &'static str, location: String, bytes: u64) -> TierCounts {
+    TierCounts {
+        name,
+        location,
+        bytes,
+        ..TierCounts::default()
+    }
+}

@@ -1,0 +1,130 @@
+//! Opening the page store of indexes, with the SSD cache if the settings have one.
+//!
+//! A cache that is lost together with newer versions of pages costs no data: an index can always be
+//! built from the rows. So the files concerned are removed before the cache is replaced, and the
+//! opening builds their indexes like those of missing files. The removal is durable first: a crash
+//! in between finds the same loss again.
+//!
+//! A cache that was in use and is none any more is emptied: its fresh blocks are copied to the page
+//! files. If a crash has torn one of them, or there is no room for the directory, it is kept for
+//! this opening, takes no new blocks, and the next opening tries again.
+
+use super::log::IndexLog;
+use crate::settings::Settings;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use strandline_base::{Error, ErrorKind, Result, SqlState};
+use strandline_device::Device;
+use strandline_storage::pages::{
+    PageFileId, PageSettings, PageStore, page_file_id, page_file_name,
+};
+use strandline_storage::ssd_cache::{
+    Admission, DIRECTORY_FILE, Loss, MARKER_FILE, Mode, OnLoss, SLOTS_FILE,
+    Settings as CacheSettings, SsdCache,
+};
+use tracing::{error, warn};
+
+/// What a page store is opened with, beside the settings.
+pub(super) struct Opening {
+    pub device: Arc<dyn Device>,
+    pub log: Arc<IndexLog>,
+    pub pages: PageSettings,
+    /// identifies the database and its pair of directories; None: there is one directory
+    pub pair: Option<u128>,
+    /// the last checkpoint went through a cache
+    pub was_cached: bool,
+}
+
+impl Opening {
+    /// Opens the store. The second part has the files that were lost with the cache; they are
+    /// removed.
+    ///
+    /// # Errors
+    /// 0A000 for a cache of another version; those of the device.
+    pub fn open(self, settings: &Settings) -> Result<(Arc<PageStore>, BTreeSet<PageFileId>)> {
+        let Some(pair) = self.pair else {
+            return Ok((self.without_cache(), BTreeSet::new()));
+        };
+        let mut wanted = CacheSettings::new(pair, settings.ssd_cache_bytes);
+        wanted.mode = match settings.ssd_cache_bytes {
+            0 => Mode::Off,
+            _ => settings.ssd_cache_mode,
+        };
+        let lost = self.remove_lost(&mut wanted)?;
+        let store = match wanted.mode {
+            Mode::Off if !self.has_remains()? => self.without_cache(),
+            Mode::Off => match self.emptied(wanted)? {
+                Some(store) => store,
+                None => self.without_cache(),
+            },
+            Mode::Lc => self.with_cache(wanted).or_else(|e| self.kept(wanted, e))?,
+            Mode::Pc | Mode::Pc2 => self.with_cache(wanted)?,
+        };
+        Ok((store, lost))
+    }
+
+    fn without_cache(&self) -> Arc<PageStore> {
+        PageStore::new(self.device.clone(), self.log.clone(), self.pages.clone())
+    }
+
+    fn with_cache(&self, cache: CacheSettings) -> Result<Arc<PageStore>> {
+        let (device, log) = (self.device.clone(), self.log.clone());
+        PageStore::with_cache(device, log, self.pages.clone(), cache)
+    }
+
+    fn has_remains(&self) -> Result<bool> {
+        let is_part =
+            |name: &String| [SLOTS_FILE, DIRECTORY_FILE, MARKER_FILE].contains(&name.as_str());
+        Ok(self.device.list()?.iter().any(is_part))
+    }
+
+    /// Empties the cache and removes it. A store, if it has to be kept.
+    fn emptied(&self, off: CacheSettings) -> Result<Option<Arc<PageStore>>> {
+        match self.with_cache(off) {
+            Ok(_) => Ok(None),
+            Err(failure) => self.kept(off, failure).map(Some),
+        }
+    }
+
+    /// The store with a cache that takes no new blocks, since `failure` kept it from being emptied.
+    fn kept(&self, wanted: CacheSettings, failure: Error) -> Result<Arc<PageStore>> {
+        let is_repaired_by_log = failure.kind() == ErrorKind::Corrupt;
+        if !is_repaired_by_log && failure.sqlstate() != SqlState::DISK_FULL {
+            return Err(failure);
+        }
+        warn!("the SSD cache is emptied by the next opening of the database: {failure}");
+        self.with_cache(CacheSettings {
+            mode: Mode::Pc,
+            admission: Admission::Nothing,
+            ..wanted
+        })
+    }
+
+    /// Removes the page files that are lost with the cache, durably, and accepts the loss.
+    fn remove_lost(&self, wanted: &mut CacheSettings) -> Result<BTreeSet<PageFileId>> {
+        let device = &*self.device;
+        let Some(Loss { cause, files }) = SsdCache::find_loss(device, wanted, self.was_cached)?
+        else {
+            return Ok(BTreeSet::new());
+        };
+        let found = device.list()?;
+        let found = found.iter().filter_map(|name| page_file_id(name));
+        let is_lost = |file: &PageFileId| {
+            let files = files.as_ref();
+            files.is_none_or(|files| files.contains(&u64::from(file.0)))
+        };
+        let lost: BTreeSet<PageFileId> = found.filter(is_lost).collect();
+        error!(
+            files = lost.len(),
+            sqlstate = cause.sqlstate().0,
+            "the SSD cache is lost, and with it the newest versions of pages of indexes, which are \
+             built from the rows: {cause}"
+        );
+        for file in &lost {
+            device.remove(&page_file_name(*file))?;
+        }
+        device.sync_directory()?;
+        wanted.on_loss = OnLoss::Discard;
+        Ok(lost)
+    }
+}
