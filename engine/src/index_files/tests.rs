@@ -10,7 +10,14 @@ fn files() -> (Arc<dyn Device>, Arc<IndexFiles>, Arc<Counter>) {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new());
     let txns = TxnManager::new(Arc::new(ManualClock::new(1)), CommitTs(1));
     let taken: Arc<Counter> = Arc::default();
-    let files = IndexFiles::new(&device, 1, &Settings::default(), &txns, &taken);
+    let database = Database {
+        device: &device,
+        id: 1,
+        pair: None,
+        was_cached: false,
+    };
+    let files = IndexFiles::new(&database, &Settings::default(), &txns, &taken);
+    let files = files.expect("no files");
     let settings = WalSettings {
         segment_bytes: 1 << 16,
     };

@@ -70,9 +70,16 @@ pub fn workload(db: &Arc<Db>) -> Result<()> {
     db.checkpoint(true).map(|_| ())
 }
 
-fn stride() -> u64 {
+fn stride(place: Place) -> usize {
     let given = std::env::var("STRANDLINE_CRASH_STRIDE").ok();
-    given.and_then(|stride| stride.parse().ok()).unwrap_or(17)
+    let chosen = match place {
+        Place::OneDirectory => 17,
+        Place::TwoDirectories => 29,
+        Place::Cached(_) => 43,
+    };
+    given
+        .and_then(|stride| stride.parse().ok())
+        .unwrap_or(chosen)
 }
 
 pub fn verify(disk: &Machine, wall: &Arc<ManualClock>, what: &str) {
@@ -94,7 +101,7 @@ fn indexes_are_whole_after_two_crashes(place: Place) {
     workload(&db).expect("workload without a crash");
     drop(db);
     let operations = disk.fast.operations();
-    for point in (first + 1..=operations).step_by(stride() as usize) {
+    for point in (first + 1..=operations).step_by(stride(place)) {
         let (disk, wall, db) = begin(1, place);
         disk.fast.crash_at(point);
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| workload(&db)));
