@@ -3,8 +3,8 @@
 //! Invariants:
 //! 1. `names` has every object of the prefix that this device has listed, looked up or stored, with
 //!    its length, and every file that is written. Objects are immutable, so lengths stay true.
-//! 2. A file whose sync has not been tried has sent nothing that could become an object: removing it
-//!    makes no request.
+//! 2. A file whose sync has not been tried has sent nothing that could become an object: removing
+//!    it makes no request.
 //!
 //! Lock order: `names` is taken last, and never held during a request.
 
@@ -72,8 +72,8 @@ pub struct ObjectDevice {
 }
 
 impl ObjectDevice {
-    /// The objects of `store` whose names begin with `prefix` and a slash (with an empty prefix, all
-    /// those without a slash). `location` names the place in messages, as a URL.
+    /// The objects of `store` whose names begin with `prefix` and a slash; with an empty prefix,
+    /// those without a slash. `location` names the place in messages, as a URL.
     ///
     /// # Errors
     /// 58030 if the system refuses a thread.
@@ -88,7 +88,7 @@ impl ObjectDevice {
         Self::on_runtime(store, prefix, location, options, runtime)
     }
 
-    /// [`ObjectDevice::new`] with the runtime on which requests run, of the calling thread, and with
+    /// [`ObjectDevice::new`] with the runtime on which requests run: a current-thread runtime with
     /// timers. Its clock is that of timeouts and pauses.
     ///
     /// # Errors
@@ -146,8 +146,7 @@ impl ObjectDevice {
 }
 
 impl Device for ObjectDevice {
-    /// Refuses a name that this device knows. Whether another process has made an object of the name
-    /// shows at the sync.
+    /// Refuses a name that this device knows. An object of another process shows at the sync.
     fn create(&self, name: &str) -> Result<Arc<dyn File>> {
         let mut known = self.names.0.lock();
         if known.contains_key(name) {

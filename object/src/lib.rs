@@ -10,16 +10,16 @@
 //!    uploaded in parts, and are looked up before the upload is completed.
 //! 2. A sync that returns Ok has stored the object with the bytes that were written. If the outcome
 //!    of the last request is not known, the object is read back and compared.
-//! 3. A file that was never synced leaves nothing that is listed. Parts of an upload that a crash has
-//!    interrupted stay invisible; the store's own rule for unfinished uploads removes them.
+//! 3. A file that was never synced leaves nothing that is listed. Parts of an upload that a crash
+//!    has interrupted stay invisible; the store's rule for unfinished uploads removes them.
 //! 4. Each operation ends: a request has a timeout, is repeated a bounded number of times, and all
 //!    attempts together have a timeout ([`Options`]).
 //! 5. Memory is bounded: a file that is written holds one part, all files together hold
 //!    [`Options::parts_in_flight`] parts more, and read-ahead holds the windows of `read_ahead`.
 //!
-//! Asynchronous code runs on one thread of the device; callers block until it answers, so the crates
-//! above have none. No lock is held while a caller waits for a request, except the lock of the file
-//! that is written.
+//! Asynchronous code runs on one thread of the device. Callers block until it answers, so the
+//! crates above have none. No lock is held while a caller waits for a request, except the lock of
+//! the file that is written.
 //!
 //! Differences from a directory: a removed object cannot be read through a handle that is still
 //! open. Files are not renamed. [`Device::lock`](strandline_device::Device::lock) excludes other

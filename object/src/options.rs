@@ -16,8 +16,8 @@ pub struct Options {
     pub request_timeout: Duration,
     /// until an operation has failed, whatever attempts are left. Default: 90 s
     pub operation_timeout: Duration,
-    /// the pause before the second attempt, doubled for each further one; the pause taken is a random
-    /// one between half of it and all of it. Default: 100 ms
+    /// the pause before the second attempt, doubled for each further one; a random part of it, at
+    /// most half, is left out. Default: 100 ms
     pub pause: Duration,
     /// the longest pause. Default: 5 s
     pub pause_max: Duration,

@@ -260,7 +260,8 @@ impl Requests {
         let message = format!("{what} failed{tries}: {store}");
         match store {
             E::NotFound { .. } => {
-                Error::invalid(SqlState::UNDEFINED_FILE, format!("{what} failed: it does not exist"))
+                let message = format!("{what} failed: it does not exist");
+                Error::invalid(SqlState::UNDEFINED_FILE, message)
             }
             E::AlreadyExists { .. } | E::Precondition { .. } => self.exists(path),
             E::PermissionDenied { .. } | E::Unauthenticated { .. } => Error::new(
@@ -269,7 +270,7 @@ impl Requests {
                 message,
             )
             .with_hint(
-                "Give this process credentials that may read, write, list and delete objects there.",
+                "Give this process credentials that may read, write, list and delete there.",
             ),
             E::NotSupported { .. } | E::NotImplemented { .. } => Error::unsupported(message)
                 .with_hint("The store must have conditional puts and uploads in parts."),
@@ -279,4 +280,5 @@ impl Requests {
     }
 }
 
-const HINT_UNREACHABLE: &str = "Check the network, the store and the URL. The operation can be repeated once the store answers.";
+const HINT_UNREACHABLE: &str = "Check the network, the store and the URL. The operation can be \
+                                repeated once the store answers.";

@@ -12,7 +12,6 @@ use strandline_base::Error;
 use strandline_base::sync::Arc;
 use strandline_device::{Device, File, RequestStats};
 use strandline_sim::SimStore;
-use tokio::runtime::Builder;
 
 use crate::{ObjectDevice, Options};
 
@@ -30,12 +29,8 @@ fn options() -> Options {
 
 /// A device over `store` whose clock does not wait.
 fn device_with(store: &SimStore, options: Options) -> ObjectDevice {
-    let runtime = Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build();
     let (store, prefix) = (Arc::new(store.clone()), Path::from("a/b"));
-    let runtime = runtime.expect("runtime");
+    let runtime = SimStore::runtime().expect("runtime");
     ObjectDevice::on_runtime(store, prefix, "sim://bucket/a/b", options, runtime).expect("device")
 }
 

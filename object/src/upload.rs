@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! 1. `sent` bytes have left the buffer; the buffer has the bytes after them and at most one part.
-//! 2. Every part but the last has [`Options::part_bytes`](crate::Options) bytes: stores ask for that.
+//! 2. Every part but the last has [`Options::part_bytes`](crate::Options) bytes, as stores demand.
 //! 3. An upload in parts that is not completed is aborted, at the latest when it is dropped.
 
 use std::collections::VecDeque;
@@ -284,8 +284,8 @@ impl Drop for Upload {
             part.cancel();
         }
         let (requests, path) = (self.uploader.requests.clone(), self.path.clone());
-        // In the background: nobody waits for it. If it fails, or the device is closed meanwhile, the
-        // store's own rule for unfinished uploads removes the parts.
+        // In the background: nobody waits for it. If it fails, or the device is closed meanwhile,
+        // the store's own rule for unfinished uploads removes the parts.
         let abort = async move {
             let abort = || requests.store.abort_multipart(&path, &parts.id);
             let _ = requests.run(Kind::AbortUpload, abort).await;

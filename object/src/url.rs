@@ -10,6 +10,7 @@
 //! tools use (`AWS_ACCESS_KEY_ID`, …). A URL never has them, because the database records it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -127,12 +128,24 @@ impl Place {
     }
 }
 
-impl ObjectUrl {
-    /// The URL's text, which a database records.
-    pub fn as_str(&self) -> &str {
-        &self.url
+/// The path or the URL.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Directory(path) => path.display().fmt(f),
+            Self::Objects(url) => url.fmt(f),
+        }
     }
+}
 
+/// The URL's text, which a database records.
+impl fmt::Display for ObjectUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.url)
+    }
+}
+
+impl ObjectUrl {
     /// The device of the objects. Makes no request.
     ///
     /// # Errors
@@ -143,7 +156,7 @@ impl ObjectUrl {
             Scheme::Memory => memory_store(&self.store),
             Scheme::S3 => self.s3(&options)?,
         };
-        let device = ObjectDevice::new(store, self.prefix.clone(), self.as_str(), options)?;
+        let device = ObjectDevice::new(store, self.prefix.clone(), self.url.as_str(), options)?;
         Ok(Arc::new(device))
     }
 

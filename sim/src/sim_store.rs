@@ -1,15 +1,16 @@
 //! The simulated object store: objects in memory, and faults of requests to come.
 //!
 //! Every call of the store is one request, numbered from 1. A test runs its workload once to learn
-//! [`SimStore::requests`], then again with a fault at each number. Time is tokio's: on a runtime whose
-//! clock is paused, delays and timeouts pass at once.
+//! [`SimStore::requests`], then again with a fault at each number. Time is tokio's: on a runtime
+//! whose clock is paused, delays and timeouts pass at once.
 //!
 //! Fault rules:
 //! 1. An object is stored as a whole, and durable, or not at all. Parts of an upload that was not
 //!    completed are not listed, and survive a crash.
-//! 2. A request with a fault is carried out before its answer is lost, or not at all ([`StoreFault`]).
-//! 3. At a crash ([`SimStore::crash_at`]) the request in flight is carried out or not, all later ones
-//!    are not, and the disk of the same machine crashes too.
+//! 2. A request with a fault is carried out before its answer is lost, or not at all
+//!    ([`StoreFault`]).
+//! 3. At a crash ([`SimStore::crash_at`]) the request in flight is carried out or not, all later
+//!    ones are not, and the disk of the same machine crashes too.
 //!
 //! Lock order: `state` is not held while a request waits; it is held while the disk crashes.
 
@@ -33,6 +34,7 @@ use object_store::{
     PutResult, Result,
 };
 use parking_lot::Mutex;
+use tokio::runtime::{Builder, Runtime};
 
 use crate::disk::SimDisk;
 
@@ -91,6 +93,17 @@ impl SimStore {
             objects: Arc::default(),
             state: Arc::default(),
         }
+    }
+
+    /// A runtime for the device over a store: its clock does not wait.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub fn runtime() -> std::io::Result<Runtime> {
+        Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
     }
 
     /// Requests so far.

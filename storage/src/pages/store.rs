@@ -138,7 +138,11 @@ impl PageStore {
     /// the next opening.
     pub fn create_file(&self, id: PageFileId) -> Result<()> {
         let name = page_file_name(id);
-        let file = self.device.create_on(Tier::Capacity, &name)?;
+        let tier = match self.device.is_written_once(Tier::Capacity) {
+            true => Tier::Fast,
+            false => Tier::Capacity,
+        };
+        let file = self.device.create_on(tier, &name)?;
         let created = (|| -> Result<PageFile> {
             let file = PageFile::of(&*self.device, self.files.database_id, id, file)?;
             let mut map = PageImage::zeroed();
