@@ -90,12 +90,14 @@ fn names_are_those_directly_below_the_prefix() {
 }
 
 #[test]
-fn a_name_that_another_process_has_stored_is_found() {
+fn names_that_another_process_has_stored_and_removed_are_seen() {
     let store = SimStore::new();
     let (one, two) = (device(&store), device(&store));
     write(&one, "chunks-1", b"content").expect("write");
     assert_eq!(whole(&two, "chunks-1"), b"content");
     assert_eq!(store.log(1)[0], "head chunks-1");
+    one.remove("chunks-1").expect("remove");
+    assert!(two.list().expect("list").is_empty(), "and that it is gone");
 }
 
 #[test]
