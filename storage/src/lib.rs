@@ -6,7 +6,8 @@
 //! | room | contents |
 //! |---|---|
 //! | `frame`, `version` | the frame around a record of a stream; the version of a file |
-//! | `block_key`, `block_cache` | addresses of blocks; the cache of immutable blocks on the fast tier |
+//! | `block_key` | addresses of blocks |
+//! | `block_cache` | the cache of immutable blocks on the fast tier |
 //! | `pool`, `file` | frames of blocks in memory; files of blocks |
 //! | `level_blocks` | blocks of an index's levels, with their image |
 //! | `run` | sorted runs of records |

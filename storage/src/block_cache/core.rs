@@ -1,8 +1,8 @@
 //! Reads, admissions, dropped files.
 //!
-//! A file's number must never be used again once a block of the file is in the cache: a block of the
-//! earlier file would pass for one of the later. The database takes numbers from a counter, and a
-//! crash takes it back to its value in the manifest, so only files below that value are safe.
+//! A file's number must never be used again once a block of the file is in the cache: a block of
+//! the earlier file would pass for one of the later. The database takes numbers from a counter, and
+//! a crash takes it back to its value in the manifest, so only files below that value are safe.
 //! `files_end` is that value. The caller raises it when a later one is durable in the manifest.
 
 use std::sync::Arc;
@@ -14,8 +14,16 @@ use super::counters::{Counters, Stats, add};
 use super::layout::SegmentFile;
 use super::settings::{Admission, Settings};
 use super::state::{Lookup, Room, State};
-use super::write::Writer;
 use crate::block_key::BlockKey;
+
+/// The writing of segments.
+#[derive(Debug, Default)]
+pub(super) struct Writer {
+    /// the file has its header
+    pub has_header: bool,
+    /// bytes that are in the account of the memory
+    pub counted_bytes: usize,
+}
 
 /// The block cache. All methods may be called from many threads.
 #[derive(Debug)]
@@ -32,9 +40,9 @@ pub struct BlockCache {
 }
 
 impl BlockCache {
-    /// Fills `memory`, which has the block's length, if the block is cached. Else its content is not
-    /// defined afterwards, and the block is to be read from the capacity tier. Never waits for a
-    /// write.
+    /// Fills `memory`, which has the block's length, if the block is cached. Else its content is
+    /// not defined afterwards, and the block is to be read from the capacity tier. Never waits for
+    /// a write.
     pub fn read(&self, block: BlockKey, memory: &mut [u8]) -> bool {
         debug_assert_eq!(memory.len(), block.len as usize);
         let found = self.state.lock().look_up(block);

@@ -8,14 +8,14 @@
 //!
 //! Invariants:
 //! 1. A block's bytes never change, and a file's number is never used again while the cache knows
-//!    it (`core`). So a cached block whose checksum matches is right, however old it is, and nothing
-//!    is synced.
+//!    it (`core`). So a cached block whose checksum matches is right, however old it is, and
+//!    nothing is synced.
 //! 2. No fault of the cache is an error of a read: the block is read from the capacity tier.
 //! 3. Readers and admissions never wait for a write. An admission without room is refused.
 //! 4. Memory is bounded: three segments, and `index_bytes_max` for the index.
 //!
-//! Lock order: `writer` → `state`. No I/O is done under `state`. `writer` is held during writes; only
-//! `step` and `flush` take it.
+//! Lock order: `writer` → `state`. No I/O is done under `state`. `writer` is held during writes;
+//! only `step` and `flush` take it.
 //!
 //! Why this is not `ssd_cache`: there blocks have one size, may be fresher than the capacity tier,
 //! and need a durable directory. Here blocks have any size and are clean, so that the order of

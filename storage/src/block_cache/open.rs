@@ -30,8 +30,8 @@ impl BlockCache {
     /// `taken_bytes`.
     ///
     /// # Errors
-    /// 55000 if the cache is newer than the database and cannot be removed: the database must not be
-    /// opened beside it. Other errors are the device's, and leave a database without a cache.
+    /// 55000 if the cache is newer than the database and cannot be removed: the database must not
+    /// be opened beside it. Other errors are the device's, and leave a database without a cache.
     pub fn open(
         device: &dyn Device,
         settings: Settings,
@@ -142,6 +142,6 @@ fn newer_than_database(cause: Error) -> Error {
         cause.message()
     );
     Error::invalid(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).with_hint(format!(
-        "Remove the file \"{BLOCK_CACHE_FILE}\" from the database's directory. It holds copies only."
+        "Remove the file \"{BLOCK_CACHE_FILE}\" from the database's directory. It only has copies."
     ))
 }

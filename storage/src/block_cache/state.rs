@@ -221,8 +221,8 @@ impl State {
         true
     }
 
-    /// The blocks of `slot` that were read since their admission, at most those that a segment keeps
-    /// free for reinsertions.
+    /// The blocks of `slot` that were read since their admission, at most those that a segment
+    /// keeps free for reinsertions.
     pub fn touched_of(&mut self, slot: u32) -> Vec<Place> {
         let (whole_bytes, whole_blocks) = self.whole_segment();
         let (admitted_bytes, admitted_blocks) = self.settings.admitted_beside_write();

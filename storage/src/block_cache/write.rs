@@ -11,10 +11,10 @@ use std::sync::atomic::Ordering;
 
 use strandline_base::Result;
 
-use super::core::BlockCache;
+use super::core::{BlockCache, Writer};
 use super::counters::add;
 use super::layout::Head;
-use super::settings::ENTRY_BYTES;
+use super::settings::{ENTRY_BYTES, GHOST_BYTES};
 use super::state::Slot;
 
 /// Admissions that are refused after the first failed write.
@@ -23,15 +23,6 @@ const PAUSE_FIRST: u64 = 128;
 const PAUSE_DOUBLINGS: u32 = 15;
 /// Segments in memory: one is filled, one waits, one is assembled or read.
 const SEGMENTS_IN_MEMORY: usize = 3;
-
-/// The writing of segments.
-#[derive(Debug, Default)]
-pub(super) struct Writer {
-    /// the file has its header
-    pub has_header: bool,
-    /// bytes that are in the account of the memory
-    counted_bytes: usize,
-}
 
 impl BlockCache {
     /// Waits until a segment is to be written. False: the cache was closed.
@@ -57,8 +48,8 @@ impl BlockCache {
         self.write_next(true)
     }
 
-    /// Writes all blocks that are only in memory, as before an orderly end. The segment that the last
-    /// ones overwrite goes with all its blocks, since there is no next one to put them into.
+    /// Writes all blocks that are only in memory, as before an orderly end. The segment that the
+    /// last ones overwrite goes with all its blocks, since there is no next one to put them into.
     ///
     /// # Errors
     /// As [`BlockCache::step`].
@@ -124,8 +115,8 @@ impl BlockCache {
         Ok(())
     }
 
-    /// Puts the touched blocks of a slot, which is about to be overwritten, into the segment that is
-    /// being filled.
+    /// Puts the touched blocks of a slot, which is about to be overwritten, into the segment that
+    /// is being filled.
     fn keep_touched(&self, slot: u32) {
         let touched = self.state.lock().touched_of(slot);
         for place in touched {
@@ -137,8 +128,8 @@ impl BlockCache {
         }
     }
 
-    /// Writes the header and allocates the file, if an earlier attempt has failed. Without space the
-    /// segments that are there are used.
+    /// Writes the header and allocates the file, if an earlier attempt has failed. Without space
+    /// the segments that are there are used.
     pub(super) fn prepare_file(&self, writer: &mut Writer) -> Result<()> {
         if !writer.has_header {
             self.file.write_header()?;
@@ -166,9 +157,10 @@ impl BlockCache {
 
     /// Brings the account of the memory up to date.
     pub(super) fn account(&self, writer: &mut Writer) {
-        let (blocks, _) = self.state.lock().content();
-        let segments = SEGMENTS_IN_MEMORY * self.settings.segment_bytes as usize;
-        let bytes = segments + blocks * ENTRY_BYTES;
+        let state = self.state.lock();
+        let lists = state.content().0 * ENTRY_BYTES + state.ghost.len() * GHOST_BYTES;
+        drop(state);
+        let bytes = lists + SEGMENTS_IN_MEMORY * self.settings.segment_bytes as usize;
         self.taken_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.taken_bytes
             .fetch_sub(writer.counted_bytes, Ordering::Relaxed);

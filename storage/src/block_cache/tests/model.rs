@@ -1,5 +1,5 @@
-//! Random operations against a model: a hit has the block's bytes and was admitted, and counters and
-//! memory agree with what happened.
+//! Random operations against a model: a hit has the block's bytes and was admitted, and counters
+//! and memory agree with what happened.
 
 use std::collections::BTreeSet;
 
