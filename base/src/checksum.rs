@@ -5,7 +5,7 @@
 const IDENTITY_WORDS: usize = 8;
 
 /// An incremental CRC-32C.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Checksum(u32);
 
 impl Checksum {

@@ -42,7 +42,7 @@ impl FailStopDevice {
 
 impl Device for FailStopDevice {
     crate::forward!(inner: create create_on open remove rename list lock may_fill_up);
-    crate::forward!(inner: location queue tiers);
+    crate::forward!(inner: location queue is_written_once request_stats tiers);
 
     fn sync_directory(&self) -> Result<()> {
         let mut failure = self.failure.lock();

@@ -75,6 +75,16 @@ macro_rules! forward {
             self.$inner.queue(tier, depth)
         }
     };
+    (@is_written_once $inner:tt) => {
+        fn is_written_once(&self, tier: $crate::Tier) -> bool {
+            self.$inner.is_written_once(tier)
+        }
+    };
+    (@request_stats $inner:tt) => {
+        fn request_stats(&self) -> Vec<$crate::RequestStats> {
+            self.$inner.request_stats()
+        }
+    };
     (@tiers $inner:tt) => {
         fn tiers(&self) -> Option<&$crate::TieredDevice> {
             self.$inner.tiers()

@@ -112,10 +112,38 @@ pub trait Device: Send + Sync + Debug + 'static {
     fn queue(&self, _tier: Tier, _depth: usize) -> Result<Arc<dyn Queue>> {
         Ok(Arc::new(InlineQueue::new()))
     }
+    /// Whether files of `tier` are written once: from begin to end, and never after their first
+    /// sync, at which they come into being as a whole. Structures that are overwritten in place
+    /// stay off this tier. A device that wraps another one must forward this method.
+    fn is_written_once(&self, _tier: Tier) -> bool {
+        false
+    }
+    /// Requests over the network so far, by kind; empty for a device that makes none. A device that
+    /// wraps another one must forward this method.
+    fn request_stats(&self) -> Vec<RequestStats> {
+        Vec::new()
+    }
     /// The two tiers; None for a device of one directory.
     fn tiers(&self) -> Option<&TieredDevice> {
         None
     }
+}
+
+/// Requests of one kind that a device has made over the network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestStats {
+    /// the kind: `get`, `put`, …
+    pub kind: &'static str,
+    /// requests sent, repeated ones included
+    pub requests: u64,
+    /// bytes of files, sent or received by requests that have succeeded
+    pub bytes: u64,
+    /// requests that repeat one that has failed
+    pub retries: u64,
+    /// requests without an answer in time
+    pub timeouts: u64,
+    /// operations that have failed in the end
+    pub errors: u64,
 }
 
 /// Directory and name of a file of `device`, for messages.

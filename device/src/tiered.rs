@@ -21,7 +21,7 @@ use std::sync::Arc;
 use strandline_base::sync::{AtomicU64, Mutex, Ordering};
 use strandline_base::{Error, Result};
 
-use crate::{Device, File, OWN_FILES, Queue};
+use crate::{Device, File, OWN_FILES, Queue, RequestStats};
 
 /// One of the two directories of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -213,6 +213,14 @@ impl Device for TieredDevice {
 
     fn location(&self) -> String {
         self.fast.device.location()
+    }
+
+    fn is_written_once(&self, tier: Tier) -> bool {
+        self.directory(tier).device.is_written_once(tier)
+    }
+
+    fn request_stats(&self) -> Vec<RequestStats> {
+        self.capacity.device.request_stats()
     }
 
     fn tiers(&self) -> Option<&TieredDevice> {

@@ -10,10 +10,14 @@ mod crash_style;
 mod disk;
 mod inode;
 mod sim_device;
+#[cfg(feature = "objects")]
+mod sim_store;
 
 pub use crash_style::CrashStyle;
 pub use disk::SimDisk;
 pub use sim_device::SimDevice;
+#[cfg(feature = "objects")]
+pub use sim_store::{SimStore, StoreFault};
 
 #[cfg(test)]
 mod tests;

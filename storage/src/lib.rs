@@ -5,16 +5,20 @@
 //!
 //! | room | contents |
 //! |---|---|
+//! | `frame`, `version` | the frame around a record of a stream; the version of a file |
+//! | `block_key` | addresses of blocks |
+//! | `block_cache` | the cache of immutable blocks on the fast tier |
 //! | `pool`, `file` | frames of blocks in memory; files of blocks |
 //! | `level_blocks` | blocks of an index's levels, with their image |
 //! | `run` | sorted runs of records |
-//! | `frame`, `version` | the frame around a record of a stream; the version of a file |
 //! | `stream` | streams of frames, read back |
 //! | `ssd_cache` | the persistent cache between memory and the capacity tier |
 //! | `manifest`, `wal`, `kept_log` | the files of the database; the log; what one table needs |
 //! | `pages` | pages that are overwritten in place, logged and cached |
 //! | `tiers` | the two directories of a database |
 
+pub mod block_cache;
+mod block_key;
 pub mod file;
 mod frame;
 pub mod kept_log;

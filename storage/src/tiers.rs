@@ -10,7 +10,9 @@
 //! 2. [`attach`] makes the capacity tier's role file durable before the fast tier's. So a database
 //!    with a role file has a capacity tier with one. A crash between the two leaves a capacity tier
 //!    with a role file and nothing else, which the next opening attaches under a new pair id.
-//! 3. A role file is written under [`ROLE_FILE_STAGED`] and renamed, so a crash never tears it.
+//! 3. A crash never tears a role file: it is written under [`ROLE_FILE_STAGED`] and renamed. Where
+//!    files come into being as a whole ([`Device::is_written_once`]) it is created under its own
+//!    name, so of two databases that attach one place at the same time the second is refused.
 //!
 //! The byte layout is in docs/format.md, section "Two directories".
 
@@ -110,10 +112,23 @@ impl Role {
 
     /// Writes the role file of the directory of `device`; durable on return.
     fn write(&self, device: &dyn Device) -> Result<()> {
-        let file = device.create(ROLE_FILE_STAGED)?;
+        let is_staged = !device.is_written_once(self.tier);
+        let name = match is_staged {
+            true => ROLE_FILE_STAGED,
+            false => {
+                // The file of an attachment that a crash has interrupted.
+                if holds(device, ROLE_FILE)? {
+                    device.remove(ROLE_FILE)?;
+                }
+                ROLE_FILE
+            }
+        };
+        let file = device.create(name)?;
         file.write_all_at(&self.encode(), 0)?;
         file.sync()?;
-        device.rename(ROLE_FILE_STAGED, ROLE_FILE)?;
+        if is_staged {
+            device.rename(ROLE_FILE_STAGED, ROLE_FILE)?;
+        }
         device.sync_directory()
     }
 }
@@ -188,7 +203,7 @@ fn check_alone(device: &dyn Device) -> Result<()> {
             device.location()
         ),
         &format!(
-            "Set capacity_dir to its capacity directory; it was last at \"{}\".",
+            "Set capacity_dir, or capacity_url, to its place; it was last at \"{}\".",
             role.capacity_path
         ),
     ))

@@ -145,7 +145,7 @@ impl EmulatedHdd {
 }
 
 impl Device for EmulatedHdd {
-    crate::forward!(inner: remove rename list lock may_fill_up);
+    crate::forward!(inner: remove rename list lock may_fill_up is_written_once request_stats);
 
     fn create(&self, name: &str) -> Result<Arc<dyn File>> {
         Ok(self.handle(self.inner.create(name)?))

@@ -80,11 +80,12 @@ impl Db {
         allocated
     }
 
-    /// The reserve's files, one in each directory.
+    /// The reserve's files, one in each directory that may fill up.
     fn reserve_files(&self) -> &'static [(&'static str, Tier)] {
-        match self.device().tiers() {
-            Some(_) => &RESERVE_FILES,
-            None => &RESERVE_FILES[..1],
+        let device = self.device();
+        match device.tiers().is_some() && !device.is_written_once(Tier::Capacity) {
+            true => &RESERVE_FILES,
+            false => &RESERVE_FILES[..1],
         }
     }
 

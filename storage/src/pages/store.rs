@@ -137,7 +137,11 @@ impl PageStore {
     /// the next opening.
     pub fn create_file(&self, id: PageFileId) -> Result<()> {
         let name = page_file_name(id);
-        let file = self.device.create_on(Tier::Capacity, &name)?;
+        let tier = match self.device.is_written_once(Tier::Capacity) {
+            true => Tier::Fast,
+            false => Tier::Capacity,
+        };
+        let file = self.device.create_on(tier, &name)?;
         let created = (|| -> Result<PageFile> {
             let mut file = PageFile::of(&*self.device, self.files.database_id, id, file)?;
             let failure = self.cache.as_ref().and_then(SsdCache::failure);

@@ -22,6 +22,7 @@ struct Ban {
 const ENGINE: &[&str] = &[
     "base",
     "device",
+    "object",
     "column",
     "storage",
     "txn",
@@ -34,6 +35,7 @@ const ENGINE: &[&str] = &[
 ];
 const ENGINE_WITHOUT_DEVICE: &[&str] = &[
     "base",
+    "object",
     "column",
     "storage",
     "txn",
@@ -47,6 +49,7 @@ const ENGINE_WITHOUT_DEVICE: &[&str] = &[
 const ALL: &[&str] = &[
     "base",
     "device",
+    "object",
     "column",
     "storage",
     "txn",
@@ -172,6 +175,16 @@ pub const EXCEPTIONS: &[Exception] = &[
         path: "Instant::now",
         place: "base/src/clock.rs",
         reason: "the one implementation of `Clock` that reads the operating system's",
+    },
+    Exception {
+        path: "Instant::now",
+        place: "object/src/requests.rs",
+        reason: "tokio's clock of timeouts, which the runtime that is given can pause",
+    },
+    Exception {
+        path: "thread::Builder",
+        place: "object/src/executor.rs",
+        reason: "the thread of a device's requests, joined when it is dropped",
     },
     Exception {
         path: "device().open",

@@ -36,7 +36,7 @@ const CONFINED: &[(&str, &[&str], &str)] = &[
     ),
     (
         "tokio",
-        &["semantics", "sql", "server", "cli"],
+        &["object", "semantics", "sql", "server", "cli"],
         "the engine has no async code",
     ),
 ];

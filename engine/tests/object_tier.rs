@@ -1,0 +1,308 @@
+//! A database whose capacity tier is an object store: which requests it makes, what happens while
+//! the store cannot be reached, and after a crash at any request.
+
+mod common;
+
+use common::*;
+use object_store::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use strandline_base::ManualClock;
+use strandline_engine::catalog::HistoryPolicy;
+use strandline_engine::*;
+use strandline_object::{ObjectDevice, Options};
+use strandline_sim::{SimDisk, SimStore, StoreFault};
+
+/// A machine with a disk, and the store.
+struct Machine {
+    disk: SimDisk,
+    store: SimStore,
+}
+
+impl Machine {
+    fn new(seed: u64) -> Self {
+        let (disk, store) = (SimDisk::new(seed), SimStore::new());
+        Self { disk, store }
+    }
+
+    /// The objects as a device whose clock does not wait. Chunk files are uploaded in parts.
+    fn objects(&self) -> Arc<dyn Device> {
+        let options = Options {
+            part_bytes: 256,
+            attempts: 2,
+            request_timeout: Duration::from_secs(1),
+            ..Options::default()
+        };
+        let runtime = SimStore::runtime().expect("runtime");
+        let (store, prefix) = (Arc::new(self.store.clone()), Path::from("db"));
+        let device = ObjectDevice::on_runtime(store, prefix, "sim://db", options, runtime);
+        Arc::new(device.expect("device"))
+    }
+
+    fn device(&self) -> Result<Arc<dyn Device>> {
+        let tiers = TieredDevice::new(self.disk.device(), self.objects(), "sim://db")?;
+        Ok(Arc::new(tiers))
+    }
+
+    fn open(&self, clock: &Arc<ManualClock>) -> Result<Arc<Db>> {
+        open(self.device()?, clock)
+    }
+
+    /// What the next start finds after the crash.
+    fn after_crash(&self, seed: u64) -> Self {
+        Self {
+            disk: self.disk.after_crash(seed),
+            store: self.store.after_crash(),
+        }
+    }
+
+    fn names(&self, kind: &str) -> Vec<String> {
+        let names = self.objects().list().expect("list").into_iter();
+        names.filter(|name| name.starts_with(kind)).collect()
+    }
+}
+
+fn set(db: &Arc<Db>, keys: std::ops::Range<i64>, a: i64) -> Result<()> {
+    let table = table(db);
+    run(db, |s| {
+        for k in keys {
+            let set = [(ColumnId(1), Value::BigInt(a))];
+            s.point_update(&table, 0, &[Value::BigInt(k)], &set)?;
+        }
+        Ok(())
+    })
+    .map(|_| ())
+}
+
+fn state_at(db: &Arc<Db>, ts: CommitTs) -> State {
+    let table = table(db);
+    let txn = db.begin(TxnOptions::default()).expect("begin");
+    let statement = txn.begin_statement().expect("statement");
+    scan_all(&statement.scan_as_of(&table, ts, request()).expect("as of"))
+}
+
+fn state(db: &Arc<Db>) -> State {
+    state_at(db, db.stable())
+}
+
+/// A database with chunks, history and pending records, and a moment of it.
+fn build(db: &Arc<Db>, wall: &ManualClock) -> CommitTs {
+    create_table(db, HistoryPolicy::Forever);
+    (0..200).for_each(|k| insert(db, &row(k, 0, "row")));
+    db.checkpoint(true).expect("checkpoint");
+    set(db, 0..100, 1).expect("update");
+    let then = db.stable();
+    wall.advance(1_000);
+    db.checkpoint(true).expect("checkpoint");
+    set(db, 0..50, 2).expect("update");
+    db.checkpoint(false).expect("checkpoint");
+    then
+}
+
+#[test]
+fn chunks_and_history_are_objects_and_all_else_is_local() {
+    let (machine, wall) = (Machine::new(1), clock());
+    let db = machine.open(&wall).expect("open");
+    let then = build(&db, &wall);
+    let states = (state_at(&db, then), state(&db));
+    assert!(!machine.names("chunks-").is_empty());
+    assert!(!machine.names("run-").is_empty(), "history");
+    for kind in [
+        "wal-",
+        "manifest-",
+        "superblock",
+        "lock",
+        "reserve",
+        "pages-",
+    ] {
+        assert!(machine.names(kind).is_empty(), "{kind}");
+    }
+    assert_eq!(machine.names("tier"), ["tier"]);
+    assert_eq!(machine.store.unfinished_uploads(), 0);
+    assert!(db.check().expect("check").is_empty());
+    drop(db);
+    let before = machine.store.requests();
+    let device = machine.device().expect("device");
+    let db = open(device.clone(), &wall).expect("open");
+    assert_eq!((state_at(&db, then), state(&db)), states);
+    let log = machine.store.log(before);
+    // Lengths come from the lists, and no request changes anything.
+    assert!(
+        log.iter()
+            .all(|r| r.starts_with("list") || r.starts_with("get ")),
+        "{log:?}"
+    );
+    let inspected = db.inspect().expect("inspect");
+    assert!(
+        inspected
+            .sections
+            .iter()
+            .any(|section| section.title == "Files")
+    );
+    let stats = device.request_stats();
+    assert!(
+        stats
+            .iter()
+            .any(|s| s.kind == "get" && s.requests > 0 && s.errors == 0)
+    );
+}
+
+#[test]
+fn a_backup_is_local_and_is_restored_to_objects() {
+    let (machine, wall) = (Machine::new(1), clock());
+    let db = machine.open(&wall).expect("open");
+    let then = build(&db, &wall);
+    let states = (state_at(&db, then), state(&db));
+    let backup: Arc<dyn Device> = Arc::new(strandline_device::MemoryDevice::new());
+    db.backup(&backup, &|_| true).expect("backup");
+    let whole = open(backup.clone(), &wall).expect("a backup is a database");
+    assert_eq!((state_at(&whole, then), state(&whole)), states);
+    drop(whole);
+    let restored = Machine::new(2);
+    restore(&*backup, &*restored.device().expect("device"), &|_| true).expect("restore");
+    let db = restored.open(&wall).expect("open");
+    assert!(db.check().expect("check").is_empty());
+    assert_eq!((state_at(&db, then), state(&db)), states);
+    assert!(!restored.names("chunks-").is_empty());
+}
+
+#[test]
+fn writes_go_on_while_the_store_cannot_be_reached() {
+    let (machine, wall) = (Machine::new(1), clock());
+    let db = machine.open(&wall).expect("open");
+    let then = build(&db, &wall);
+    let (before, past) = (state(&db), state_at(&db, then));
+    machine.store.set_unreachable(true);
+    assert_eq!(state(&db), before, "cached blocks are read");
+    set(&db, 100..150, 3).expect("writes need the log only");
+    // Merges fail and are set aside; the log is cut all the same.
+    let _ = db.checkpoint(true);
+    set(&db, 150..200, 4).expect("writes go on");
+    let changed = state(&db);
+    assert_eq!(changed[&120].0, Some(3));
+    assert_eq!(changed[&170].0, Some(4));
+    machine.store.set_unreachable(false);
+    // Set-aside work is tried again after its pause.
+    wall.advance(3_600_000_000);
+    db.checkpoint(true).expect("checkpoint");
+    assert_eq!(state(&db), changed);
+    assert_eq!(state_at(&db, then), past);
+    assert!(db.check().expect("check").is_empty());
+    drop(db);
+    let db = machine.open(&wall).expect("open");
+    assert_eq!(state(&db), changed);
+}
+
+#[test]
+fn a_database_does_not_open_without_its_store_and_says_why() {
+    let (machine, wall) = (Machine::new(1), clock());
+    let db = machine.open(&wall).expect("open");
+    build(&db, &wall);
+    let newest = state(&db);
+    drop(db);
+    machine.store.set_unreachable(true);
+    let error = machine.open(&wall).err().expect("unreachable");
+    assert_eq!(error.sqlstate(), SqlState::IO_ERROR);
+    assert!(error.message().contains("sim://db"), "{error}");
+    machine.store.set_unreachable(false);
+    assert_eq!(state(&machine.open(&wall).expect("open")), newest);
+}
+
+#[test]
+fn a_second_database_on_the_same_objects_is_refused() {
+    let (machine, wall) = (Machine::new(1), clock());
+    let db = machine.open(&wall).expect("open");
+    build(&db, &wall);
+    let other = Machine {
+        disk: SimDisk::new(2),
+        store: machine.store.clone(),
+    };
+    let error = other.open(&wall).err().expect("foreign");
+    assert!(
+        error.message().contains("belongs to another database"),
+        "{error}"
+    );
+    assert!(db.check().expect("check").is_empty());
+}
+
+/// The workload of the crash tests; the states after each acknowledged commit.
+fn workload(db: &Arc<Db>, wall: &ManualClock, known: &mut Vec<State>) -> Result<()> {
+    create_table(db, HistoryPolicy::Forever);
+    (0..20).for_each(|k| insert(db, &row(k, 0, "row")));
+    known.push(state(db));
+    for round in 1..5 {
+        wall.advance(1_000);
+        set(db, 0..5 * round, round)?;
+        known.push(state(db));
+        db.checkpoint(round % 2 == 0)?;
+    }
+    Ok(())
+}
+
+/// A crash at each request of the store: what was acknowledged is there, orphans are removed, and
+/// the database goes on.
+#[test]
+fn a_crash_at_any_request_loses_nothing_and_leaves_no_orphan() {
+    let counted = Machine::new(1);
+    let wall = clock();
+    let db = counted.open(&wall).expect("open");
+    let opened = counted.store.requests();
+    workload(&db, &wall, &mut Vec::new()).expect("no fault");
+    let requests = counted.store.requests();
+    drop(db);
+    let mut crashes = 0;
+    for at in opened + 1..=requests {
+        for is_carried_out in [false, true] {
+            let (machine, wall) = (Machine::new(1), clock());
+            let db = machine.open(&wall).expect("open");
+            machine.store.crash_at(at, is_carried_out, &machine.disk);
+            let mut known = Vec::new();
+            let outcome = workload(&db, &wall, &mut known);
+            drop(db);
+            if !machine.store.has_crashed() {
+                outcome.expect("no crash");
+                continue;
+            }
+            crashes += 1;
+            let found = machine.after_crash(at);
+            let db = found.open(&wall).expect("recovery");
+            let what = format!("request {at}, carried out: {is_carried_out}");
+            assert_eq!(Some(&state(&db)), known.last(), "{what}");
+            assert!(db.check().expect("check").is_empty(), "{what}");
+            set(&db, 0..20, 9).expect("update");
+            db.checkpoint(true).expect("checkpoint");
+            let newest = state(&db);
+            drop(db);
+            let names = found.names("");
+            let db = found.open(&wall).expect("open");
+            assert_eq!(state(&db), newest, "{what}");
+            assert_eq!(found.names(""), names, "{what}: no orphan was left");
+        }
+    }
+    assert!(crashes > 20, "{crashes} crashes of {requests} requests");
+}
+
+/// One lost or missing answer at any request is overcome and changes nothing.
+#[test]
+fn one_fault_at_any_request_is_overcome() {
+    for fault in [
+        StoreFault::Refuse,
+        StoreFault::LoseAnswer,
+        StoreFault::HangAfter,
+    ] {
+        let mut at = 0;
+        loop {
+            at += 3;
+            let (machine, wall) = (Machine::new(1), clock());
+            machine.store.fault_at(at, fault);
+            let db = machine.open(&wall).expect("open");
+            let mut known = Vec::new();
+            workload(&db, &wall, &mut known).expect("overcome");
+            assert_eq!(Some(&state(&db)), known.last(), "{fault:?} at {at}");
+            assert!(db.check().expect("check").is_empty());
+            if machine.store.requests() < at {
+                break;
+            }
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Files that are read: ranges, windows, what is missing or damaged.
+
+use super::*;
+use object_store::ObjectStoreExt;
+use strandline_base::rng::Rng;
+use strandline_base::{ErrorKind, SqlState};
+
+/// The ranges that were requested since request number `from`.
+fn gets(store: &SimStore, from: u64) -> Vec<(u64, u64)> {
+    let range = |request: &String| {
+        let range = request.strip_prefix("get ")?.split(' ').next()?;
+        let (start, end) = range.split_once("..")?;
+        Some((start.parse().ok()?, end.parse().ok()?))
+    };
+    store.log(from).iter().filter_map(range).collect()
+}
+
+fn stored(store: &SimStore, len: usize) -> Arc<dyn File> {
+    let options = Options {
+        part_bytes: 64 << 20,
+        ..options()
+    };
+    let device = device_with(store, options);
+    let file = write(&device, "chunks-1", &content(len)).expect("write");
+    let opened = device.open("chunks-1").expect("open");
+    drop(file);
+    opened
+}
+
+#[test]
+fn neighbouring_reads_share_requests() {
+    let store = SimStore::new();
+    let len = 6 << 20;
+    let file = stored(&store, len);
+    let before = store.requests();
+    let (piece, bytes) = (32 << 10, content(len));
+    for at in (0..len).step_by(piece) {
+        assert_eq!(read(&*file, at as u64, piece), bytes[at..at + piece]);
+    }
+    let gets = gets(&store, before);
+    assert!(gets.len() <= 8, "{} reads took {gets:?}", len / piece);
+    let fetched: u64 = gets.iter().map(|(start, end)| end - start).sum();
+    assert_eq!(fetched, len as u64, "nothing is fetched twice");
+    assert!(gets.iter().all(|(start, end)| end - start <= 2 << 20));
+}
+
+#[test]
+fn streams_of_one_file_do_not_disturb_each_other() {
+    let store = SimStore::new();
+    let len = 8 << 20;
+    let file = stored(&store, len);
+    let before = store.requests();
+    let (piece, bytes) = (64 << 10, content(len));
+    for step in 0..16 {
+        for stream in 0..4 {
+            let at = (stream * (len / 4) + step * piece) as u64;
+            let expected = &bytes[at as usize..at as usize + piece];
+            assert_eq!(read(&*file, at, piece), expected);
+        }
+    }
+    assert!(
+        gets(&store, before).len() <= 20,
+        "{:?}",
+        gets(&store, before)
+    );
+}
+
+#[test]
+fn a_read_elsewhere_fetches_what_it_asks_for() {
+    let store = SimStore::new();
+    let file = stored(&store, 4 << 20);
+    let before = store.requests();
+    read(&*file, 3 << 20, 100);
+    read(&*file, 1 << 20, 5000);
+    read(&*file, 2 << 20, 1);
+    let expected = [
+        (3 << 20, (3 << 20) + 100),
+        (1 << 20, (1 << 20) + 5000),
+        (2 << 20, (2 << 20) + 1),
+    ];
+    assert_eq!(gets(&store, before), expected);
+}
+
+#[test]
+fn a_long_read_is_several_requests_at_the_same_time() {
+    let store = SimStore::new();
+    store.set_latency(Duration::from_millis(10));
+    let len = 30 << 20;
+    let file = stored(&store, len);
+    let before = store.requests();
+    assert_eq!(read(&*file, 7, len - 7), content(len)[7..]);
+    let gets = gets(&store, before);
+    assert_eq!(gets.len(), 8);
+    assert!(gets.iter().all(|(start, end)| end - start <= 4 << 20));
+}
+
+#[test]
+fn random_reads_are_right() {
+    for seed in 0..20 {
+        let mut rng = Rng::new(seed);
+        let store = SimStore::new();
+        let len = 1 + rng.below(3 << 20) as usize;
+        let (file, bytes) = (stored(&store, len), content(len));
+        let mut at = 0;
+        for _ in 0..200 {
+            // Often where the last read has ended, or near.
+            if rng.one_in(3) || at >= len {
+                at = rng.below(len as u64) as usize;
+            }
+            let n = (rng.below(200_000) as usize).min(len - at);
+            assert_eq!(read(&*file, at as u64, n), bytes[at..at + n], "seed {seed}");
+            at += n + rng.below(3000) as usize;
+        }
+    }
+}
+
+#[test]
+fn reads_beyond_the_end_are_refused_without_a_request() {
+    let store = SimStore::new();
+    let file = stored(&store, 100);
+    let before = store.requests();
+    for (offset, n) in [(0, 101), (100, 1), (99, 2), (u64::MAX, 1)] {
+        let error = file
+            .read_exact_at(&mut vec![0; n], offset)
+            .expect_err("too far");
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        assert!(error.message().contains("chunks-1"), "{error}");
+    }
+    file.read_exact_at(&mut [], 100).expect("nothing");
+    assert_eq!(store.requests(), before);
+}
+
+#[test]
+fn a_missing_object_is_damage_and_names_it() {
+    let store = SimStore::new();
+    let file = stored(&store, 100);
+    let path = Path::from("a/b/chunks-1");
+    futures::executor::block_on(store.objects().delete(&path)).expect("delete");
+    let error = file.read_exact_at(&mut [0; 10], 0).expect_err("missing");
+    assert_eq!(error.sqlstate(), SqlState::DATA_CORRUPTED);
+    for part in ["\"chunks-1\"", "sim://bucket/a/b", "missing"] {
+        assert!(error.message().contains(part), "{error}");
+    }
+    let unknown = device(&store).open("chunks-1").expect_err("missing");
+    assert_eq!(unknown.sqlstate(), SqlState::UNDEFINED_FILE);
+    // One that was cut by other hands.
+    let shorter = store.objects().put(&path, "short".into());
+    futures::executor::block_on(shorter).expect("put");
+    let error = file.read_exact_at(&mut [0; 10], 0).expect_err("shorter");
+    assert_eq!(error.sqlstate(), SqlState::DATA_CORRUPTED);
+}
+
+#[test]
+fn a_removed_name_reads_as_its_next_object() {
+    let store = SimStore::new();
+    let device = device(&store);
+    for seed in [1, 2] {
+        write(&device, "tier", &[seed; 100]).expect("write");
+        // The rest is kept as a window.
+        let file = device.open("tier").expect("open");
+        assert_eq!(read(&*file, 0, 10), [seed; 10]);
+        assert_eq!(read(&*file, 10, 90), [seed; 90]);
+        device.remove("tier").expect("remove");
+    }
+}

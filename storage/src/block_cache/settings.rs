@@ -1,0 +1,80 @@
+//! Settings of the cache, and the bounds that follow from them.
+
+/// Bytes of memory of an indexed block: its entry, and its key in the list of its segment.
+pub(super) const ENTRY_BYTES: usize = 96;
+/// Bytes of memory of a block that was read once (`ghost`).
+pub(super) const GHOST_BYTES: usize = 64;
+/// The largest block is this inverse share of a segment.
+const BLOCK_PART: u32 = 4;
+/// While a segment waits to be written, admissions leave this inverse share of the next one to
+/// reinsertions.
+const REINSERTED_PART: u32 = 2;
+
+/// The blocks that are admitted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Admission {
+    /// at the first random read
+    #[default]
+    FirstRead,
+    /// at the second random read, if as many other blocks as the cache may hold at most have been
+    /// read once in between
+    SecondRead,
+}
+
+/// Settings of a cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// identifies the database; the file carries it
+    pub identity: u128,
+    /// bytes of the file, rounded down to whole segments
+    pub cache_bytes: u64,
+    /// bytes that are written together; three times as many are taken from memory
+    pub segment_bytes: u32,
+    /// bound on the memory of the index in bytes
+    pub index_bytes_max: usize,
+    /// the blocks to admit
+    pub admission: Admission,
+}
+
+impl Settings {
+    /// The defaults for a file of `cache_bytes`: segments of 4 MiB, an index of at most a 64th of
+    /// the file's bytes.
+    pub fn new(identity: u128, cache_bytes: u64) -> Self {
+        Self {
+            identity,
+            cache_bytes,
+            segment_bytes: 4 << 20,
+            index_bytes_max: usize::try_from(cache_bytes / 64).unwrap_or(usize::MAX),
+            admission: Admission::default(),
+        }
+    }
+
+    /// The number of segments.
+    pub(super) fn slots(&self) -> u32 {
+        let bytes = self.cache_bytes.saturating_sub(super::layout::HEADER_BYTES);
+        u32::try_from(bytes / u64::from(self.segment_bytes)).unwrap_or(u32::MAX)
+    }
+
+    /// The most blocks of the whole cache. A segment waiting in memory may be beyond it.
+    pub(super) fn blocks_max(&self) -> usize {
+        self.index_bytes_max / (ENTRY_BYTES + GHOST_BYTES)
+    }
+
+    /// The most blocks of a segment, at least one.
+    pub(super) fn segment_blocks_max(&self) -> usize {
+        (self.blocks_max() / self.slots().max(1) as usize).max(1)
+    }
+
+    /// Bytes of the largest block that is admitted.
+    pub(super) fn block_bytes_max(&self) -> u32 {
+        self.segment_bytes / BLOCK_PART
+    }
+
+    /// The share of a segment for admissions while another one waits to be written: bytes and
+    /// blocks.
+    pub(super) fn admitted_beside_write(&self) -> (usize, usize) {
+        let (bytes, blocks) = (self.segment_bytes as usize, self.segment_blocks_max());
+        let part = REINSERTED_PART as usize;
+        (bytes - bytes / part, blocks - blocks / part)
+    }
+}
