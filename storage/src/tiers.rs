@@ -203,7 +203,7 @@ fn check_alone(device: &dyn Device) -> Result<()> {
             device.location()
         ),
         &format!(
-            "Set capacity_dir, or capacity_url, to its place; it was last at \"{}\".",
+            "Set capacity_dir to its capacity directory; it was last at \"{}\".",
             role.capacity_path
         ),
     ))
