@@ -57,28 +57,8 @@ impl Machine {
     }
 
     fn names(&self, kind: &str) -> Vec<String> {
-        let names = self.objects().list().expect("list").into_iter();
-        names.filter(|name| name.starts_with(kind)).collect()
+        files(&*self.objects(), kind)
     }
-}
-
-fn set(db: &Arc<Db>, keys: std::ops::Range<i64>, a: i64) -> Result<()> {
-    let table = table(db);
-    run(db, |s| {
-        for k in keys {
-            let set = [(ColumnId(1), Value::BigInt(a))];
-            s.point_update(&table, 0, &[Value::BigInt(k)], &set)?;
-        }
-        Ok(())
-    })
-    .map(|_| ())
-}
-
-fn state_at(db: &Arc<Db>, ts: CommitTs) -> State {
-    let table = table(db);
-    let txn = db.begin(TxnOptions::default()).expect("begin");
-    let statement = txn.begin_statement().expect("statement");
-    scan_all(&statement.scan_as_of(&table, ts, request()).expect("as of"))
 }
 
 fn state(db: &Arc<Db>) -> State {

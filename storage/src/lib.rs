@@ -6,7 +6,7 @@
 //! | room | contents |
 //! |---|---|
 //! | `frame`, `version` | the frame around a record of a stream; the version of a file |
-//! | `block_key` | addresses of blocks |
+//! | `block_key`, `cache_counters` | addresses of blocks; counters of caches |
 //! | `block_cache` | the cache of immutable blocks on the fast tier |
 //! | `pool`, `file` | frames of blocks in memory; files of blocks |
 //! | `level_blocks` | blocks of an index's levels, with their image |
@@ -19,6 +19,7 @@
 
 pub mod block_cache;
 mod block_key;
+mod cache_counters;
 pub mod file;
 mod frame;
 pub mod kept_log;

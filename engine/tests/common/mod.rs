@@ -218,6 +218,33 @@ pub fn insert(db: &Arc<Db>, row: &[Value]) {
     run(db, |s| s.point_insert(&table, row)).expect("insert");
 }
 
+/// The files whose names begin with `kind`.
+pub fn files(device: &dyn Device, kind: &str) -> Vec<String> {
+    let names = device.list().expect("list").into_iter();
+    names.filter(|name| name.starts_with(kind)).collect()
+}
+
+/// Sets `a` of rows by their keys.
+pub fn set(db: &Arc<Db>, keys: std::ops::Range<i64>, a: i64) -> Result<()> {
+    let table = table(db);
+    run(db, |s| {
+        for k in keys {
+            let set = [(ColumnId(1), Value::BigInt(a))];
+            s.point_update(&table, 0, &[Value::BigInt(k)], &set)?;
+        }
+        Ok(())
+    })
+    .map(|_| ())
+}
+
+/// The rows as of a moment.
+pub fn state_at(db: &Arc<Db>, ts: CommitTs) -> State {
+    let table = table(db);
+    let txn = db.begin(TxnOptions::default()).expect("begin");
+    let statement = txn.begin_statement().expect("statement");
+    scan_all(&statement.scan_as_of(&table, ts, request()).expect("as of"))
+}
+
 /// Locks the row with key `k`, if there is one.
 pub fn lock(statement: &Statement, table: &Arc<TableDef>, k: i64) {
     let keys = batch(&[(k, None, String::new())]);

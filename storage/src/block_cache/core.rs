@@ -10,11 +10,12 @@ use std::sync::atomic::AtomicUsize;
 
 use strandline_base::sync::{Condvar, Mutex};
 
-use super::counters::{Counters, Stats, add};
+use super::counters::{Counters, Stats};
 use super::layout::SegmentFile;
 use super::settings::{Admission, Settings};
 use super::state::{Lookup, Room, State};
 use crate::block_key::BlockKey;
+use crate::cache_counters::add;
 
 /// The writing of segments.
 #[derive(Debug, Default)]

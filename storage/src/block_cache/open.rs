@@ -9,10 +9,11 @@ use strandline_base::{Error, Result, SqlState};
 use strandline_device::Device;
 
 use super::core::BlockCache;
-use super::counters::{Counters, add};
+use super::counters::Counters;
 use super::layout::{BLOCK_CACHE_FILE, Found, Head, Header, SegmentFile};
 use super::settings::Settings;
 use super::state::{Slot, State};
+use crate::cache_counters::add;
 
 /// The files of the database.
 #[derive(Clone, Copy)]

@@ -12,10 +12,10 @@ use std::sync::atomic::Ordering;
 use strandline_base::Result;
 
 use super::core::{BlockCache, Writer};
-use super::counters::add;
 use super::layout::Head;
 use super::settings::{ENTRY_BYTES, GHOST_BYTES};
 use super::state::Slot;
+use crate::cache_counters::add;
 
 /// Admissions that are refused after the first failed write.
 const PAUSE_FIRST: u64 = 128;

@@ -10,12 +10,13 @@ use strandline_device::Device;
 
 use super::capacity::Capacity;
 use super::clock::Victim;
-use super::counters::{Counters, Stats, add};
+use super::counters::{Counters, Stats};
 use super::directory::Directory;
 use super::marker::Marker;
 use super::settings::{Admission, BlockKey, Mode, Settings};
 use super::slots::SlotFile;
 use super::state::State;
+use crate::cache_counters::add;
 
 /// The persistent second-level cache. See the module's header.
 #[derive(Debug)]

@@ -11,11 +11,11 @@ use strandline_base::sync::MutexGuard;
 use strandline_base::{Error, Result};
 
 use super::core::SsdCache;
-use super::counters::add;
 use super::free_slots::Run;
 use super::settings::{Admission, BlockKey, Mode};
 use super::slots::slots_for;
 use super::state::{Entry, State};
+use crate::cache_counters::add;
 use crate::file::Access;
 
 /// Where a block went.

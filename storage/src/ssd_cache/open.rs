@@ -12,12 +12,13 @@ use strandline_device::{Device, MemoryDevice};
 
 use super::capacity::Capacity;
 use super::core::{Maintenance, SsdCache};
-use super::counters::{Counters, add};
+use super::counters::Counters;
 use super::directory::{DIRECTORY_FILE, Directory, Found, Head, Listed};
 use super::marker::{MARKER_FILE, Marker};
 use super::settings::{Mode, OnLoss, Settings};
 use super::slots::{SLOTS_FILE, SlotFile, slots_for};
 use super::state::State;
+use crate::cache_counters::add;
 
 /// The cache's files as they were found.
 pub(super) struct Remains {

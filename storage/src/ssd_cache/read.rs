@@ -5,8 +5,8 @@
 use strandline_base::Result;
 
 use super::core::{SsdCache, damaged_fresh};
-use super::counters::add;
 use super::settings::{BlockKey, Mode};
+use crate::cache_counters::add;
 use crate::file::Access;
 
 impl SsdCache {

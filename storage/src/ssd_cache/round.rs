@@ -10,10 +10,10 @@ use strandline_base::{Error, Result};
 
 use super::clock::Victim;
 use super::core::{Maintenance, SsdCache};
-use super::counters::add;
 use super::directory::{Change, Directory, Head};
 use super::settings::Mode;
 use super::state::State;
+use crate::cache_counters::add;
 
 /// Fresh neighbours that a victim takes along on each side.
 const NEIGHBOURS_MAX: usize = 16;
