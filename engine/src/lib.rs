@@ -54,8 +54,8 @@ pub use scan::{
 };
 pub use settings::{ConflictPolicy, DbOptions, Settings, TxnOptions};
 pub use statement::{
-    BulkInsert, CoveredColumns, Covering, Effect, EntryWatch, IndexRows, LockWait, Modify,
-    OnInvisibleDuplicate, PointTable, RowKeys, RowRules, RowView, Statement,
+    BulkInsert, CoveredColumns, Covering, Effect, EntryWatch, GoneEntries, IndexRows, LockWait,
+    Modify, OnInvisibleDuplicate, PointTable, RowKeys, RowRules, RowView, Statement,
 };
 pub use store::{ColumnStatistics, TableStatistics};
 pub use transaction::{Savepoint, Transaction};

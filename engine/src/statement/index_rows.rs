@@ -16,6 +16,7 @@ use super::{Statement, record_batch};
 use crate::catalog::index::IndexId;
 use crate::catalog::{TableDef, column_of};
 use crate::request::ScanRequest;
+use crate::store::dead_runs::run_of;
 use crate::store::{
     RangeSnapshot, Store, StoredIndex, TableStore, find_readable_index, readable_index,
 };
@@ -40,6 +41,8 @@ pub struct IndexRows {
     /// the last one given
     after: Option<(KeyBytes, RowId)>,
     is_at_end: bool,
+    /// the snapshot that rows are read by; None: dead entries are given
+    pub(super) read_at: Option<CommitTs>,
 }
 
 /// Computes the keys under which an index holds rows.
@@ -107,6 +110,7 @@ impl Statement {
             direction,
             after: None,
             is_at_end: false,
+            read_at: None,
         })
     }
 
@@ -179,14 +183,22 @@ impl IndexRows {
             None => index.cursor(&self.range, self.direction)?,
             Some(after) => index.cursor_after(&self.range, self.direction, after)?,
         };
+        let dead = self.read_at.and_then(|ts| {
+            let runs = self.index.dead_runs()?.runs_at(ts)?;
+            Some((runs, ts))
+        });
         let first = out.len();
         while out.len() - first < at_most {
-            match cursor.next()? {
-                Some(entry) => out.push(entry),
-                None => {
-                    self.is_at_end = true;
-                    break;
-                }
+            let Some(entry) = cursor.next()? else {
+                self.is_at_end = true;
+                break;
+            };
+            let run = dead
+                .as_ref()
+                .and_then(|(runs, ts)| run_of(runs, &entry, *ts));
+            match run.map(|run| run.end(self.direction)) {
+                Some(end) => cursor = index.cursor_after(&self.range, self.direction, end)?,
+                None => out.push(entry),
             }
         }
         if let Some(last) = out[first..].last() {

@@ -6,6 +6,7 @@
 
 mod bulk;
 mod covered_rows;
+mod dead_entries;
 pub(crate) mod foreign_keys;
 mod index_rows;
 mod keys;
@@ -18,6 +19,7 @@ mod write_target;
 
 pub use bulk::BulkInsert;
 pub use covered_rows::{CoveredColumns, Covering, EntryWatch};
+pub use dead_entries::GoneEntries;
 pub use foreign_keys::RowRules;
 pub use index_rows::{IndexRows, RowKeys, RowView};
 pub use point_table::{Effect, Modify, PointTable};

@@ -8,6 +8,7 @@
 //! and [`StoredRange`] enums, and gets a room of its own beside `checkpoint/lineage`.
 
 pub(crate) mod all_rows;
+pub(crate) mod dead_runs;
 pub(crate) mod entered_keys;
 mod files;
 pub(crate) mod gone_rows;

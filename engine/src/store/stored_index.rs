@@ -42,6 +42,7 @@
 
 mod make;
 
+use super::dead_runs::DeadRuns;
 use super::key_of_row::KeyOfRow;
 use super::key_sweep::KeySweep;
 use super::moved_rows::MovedRows;
@@ -98,6 +99,8 @@ struct Ordered {
     keys: OrderedKeys,
     /// rows whose entries say nothing certain about them
     moved_rows: MovedRows,
+    /// entries that walks of today leave out
+    dead_runs: DeadRuns,
 }
 
 /// A row's key, encoded for an entry.
@@ -263,10 +266,14 @@ impl StoredIndex {
         row: RowId,
         others: &mut Vec<RowId>,
     ) -> Result<bool> {
-        match key.is_unique {
-            true => self.index.insert(&key.bytes, row, others),
-            false => self.index.add(&key.bytes, row),
+        let is_new = match key.is_unique {
+            true => self.index.insert(&key.bytes, row, others)?,
+            false => self.index.add(&key.bytes, row)?,
+        };
+        if let Some(order) = self.order() {
+            order.dead_runs.entered(&key.bytes, row);
         }
+        Ok(is_new)
     }
 
     /// Runs `enter`, which adds entries of inserted rows whose records have been written. An index
@@ -308,6 +315,11 @@ impl StoredIndex {
     /// An ordered index's rows that may have several entries; None: it is a hash index.
     pub(crate) fn moved_rows(&self) -> Option<&MovedRows> {
         Some(&self.order()?.moved_rows)
+    }
+
+    /// An ordered index's runs of dead entries; None: it is a hash index.
+    pub(crate) fn dead_runs(&self) -> Option<&DeadRuns> {
+        Some(&self.order()?.dead_runs)
     }
 
     /// The encoder of an ordered index's keys; None: it is a hash index.

@@ -6,6 +6,7 @@ mod builds;
 mod common;
 mod covered;
 mod crash;
+mod dead_entries;
 mod definitions;
 mod expressions;
 mod left_builds;

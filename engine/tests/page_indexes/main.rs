@@ -10,6 +10,8 @@ mod comparisons;
 mod covered;
 #[path = "../indexes/crash.rs"]
 mod crash;
+#[path = "../indexes/dead_entries.rs"]
+mod dead_entries;
 #[path = "../indexes/definitions.rs"]
 mod definitions;
 mod ended_rows;

@@ -140,6 +140,9 @@ impl BulkInsert {
             check(found.key, found.row, found.others)?;
         }
         index.enter_inserted(|| load.finish())?;
+        if let Some(dead) = index.dead_runs() {
+            dead.entered_many();
+        }
         Ok(checks)
     }
 

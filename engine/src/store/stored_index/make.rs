@@ -7,6 +7,7 @@ use crate::catalog::{KeyDef, TableDef};
 use crate::expressions::RowExpressions;
 use crate::index_files::HeldFile;
 use crate::store::Store;
+use crate::store::dead_runs::DeadRuns;
 use crate::store::key_of_row::KeyOfRow;
 use crate::store::key_sweep::KeySweep;
 use crate::store::moved_rows::MovedRows;
@@ -81,6 +82,7 @@ impl Ordered {
         Self {
             keys: OrderedKeys::new(parts),
             moved_rows: MovedRows::counted(memory(store)),
+            dead_runs: DeadRuns::default(),
         }
     }
 }

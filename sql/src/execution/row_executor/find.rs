@@ -2,7 +2,7 @@
 
 use super::condition_values::{RowBound, Values};
 use super::execution::{Decided, Execution};
-use super::found_rows::{End, FoundRows, Locking, stored};
+use super::found_rows::{ByEntry, End, FoundRows, Locking, stored};
 use super::search::{IndexPath, KeyPath, Next, Path, Search};
 use super::sets::{ROWS_MAX, Sets, numbers};
 use super::source::Source;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use strandline_base::{Result, RowId, SqlType, Value};
 use strandline_engine::catalog::TableDef;
 use strandline_engine::{
-    Covering, Direction, EntryWatch, KeyBytes, KeyRange, ScanRequest, Statement,
+    Covering, Direction, EntryWatch, GoneEntries, KeyBytes, KeyRange, ScanRequest, Statement,
 };
 
 /// A walk passes over so many entries for each row that is wanted, beside [`ROWS_MAX`]: of rows
@@ -355,7 +355,10 @@ fn walk_over(
     let view = statement.view(table)?;
     let mut rows = FoundRows::new(&view, sets);
     let mut watch = path.watch(statement, table)?;
-    let mut entries = statement.index_cursor(table, path.index, &range, direction)?;
+    // Jobs that were taken from a queue, say.
+    let mut gone = GoneEntries::default();
+    let entries = statement.index_cursor(table, path.index, &range, direction)?;
+    let mut entries = entries.as_of(view.ts());
     let most = most.unwrap_or(usize::MAX);
     let mut end = End::new(most, locking);
     if let Some(sort) = &sets.search.sort {
@@ -367,6 +370,7 @@ fn walk_over(
     let mut may_be_more = true;
     while !end.is_reached(&rows) && may_be_more {
         if left == 0 {
+            statement.leave_out(table, path.index, gone)?;
             return Ok(None);
         }
         chunk.clear();
@@ -382,15 +386,17 @@ fn walk_over(
             if bytes.is_cut() {
                 return Ok(None);
             }
-            let is_found = rows.read_by(*row, bytes, path, covering.as_ref())?;
+            let found = rows.read_by(*row, bytes, path, covering.as_ref())?;
             if sets.are_undecided() {
                 return Ok(None);
             }
-            if is_found && !end.take(&mut rows, *row)? {
+            gone.note(bytes, *row, found == ByEntry::Gone);
+            if found == ByEntry::Found && !end.take(&mut rows, *row)? {
                 break;
             }
         }
     }
+    statement.leave_out(table, path.index, gone)?;
     Ok(end.settle(&mut rows)?.then(|| rows.into_values()))
 }
 

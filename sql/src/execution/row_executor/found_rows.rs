@@ -35,6 +35,17 @@ pub(super) fn stored(reads: &[ColumnId]) -> &[ColumnId] {
     }
 }
 
+/// What a row is that an entry of an index leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ByEntry {
+    /// it is visible, has the entry's key and passes every test
+    Found,
+    /// it does not pass every test
+    Fails,
+    /// it is not visible, or has another key
+    Gone,
+}
+
 /// Rows that are read one by one.
 pub(super) struct FoundRows<'a> {
     view: &'a RowView,
@@ -64,6 +75,11 @@ impl<'a> FoundRows<'a> {
 
     /// Reads a row; whether it is visible and passes every test.
     pub fn read(&mut self, row: RowId) -> Result<bool> {
+        Ok(self.read_values(row)? && self.sets.hold(&self.values))
+    }
+
+    /// Reads a row; whether it is visible.
+    fn read_values(&mut self, row: RowId) -> Result<bool> {
         let stored = stored(&self.sets.search.reads);
         let values = match self.values.len() > stored.len() {
             false => self.values.as_mut_slice(),
@@ -74,7 +90,7 @@ impl<'a> FoundRows<'a> {
                 &mut self.values[1..]
             }
         };
-        Ok(self.view.read(row, stored, values)? && self.sets.hold(&self.values))
+        self.view.read(row, stored, values)
     }
 
     /// The same by the row's entry; None: the row must be read.
@@ -88,20 +104,25 @@ impl<'a> FoundRows<'a> {
         Ok(is_visible.map(|is_visible| is_visible && self.sets.hold(&self.values)))
     }
 
-    /// Reads a row by its entry if that can be; whether it is visible, passes every test and has
-    /// the entry's key: it has an entry for each key that it had.
+    /// Reads a row by its entry if that can be. It has an entry for each key that it had.
     pub fn read_by(
         &mut self,
         row: RowId,
         key: &KeyBytes,
         path: &IndexPath,
         covering: Option<&Covering<'_>>,
-    ) -> Result<bool> {
-        let by_entry = covering.map(|covering| self.read_entry(row, key, covering));
-        match by_entry.transpose()?.flatten() {
-            Some(is_found) => Ok(is_found),
-            None => Ok(self.read(row)? && self.has_key(path, key)),
-        }
+    ) -> Result<ByEntry> {
+        let values = &mut self.values;
+        let by_entry = covering.map(|covering| self.view.read_entry(row, key, covering, values));
+        let has_key = match by_entry.transpose()?.flatten() {
+            Some(is_visible) => is_visible,
+            None => self.read_values(row)? && self.has_key(path, key),
+        };
+        Ok(match has_key {
+            false => ByEntry::Gone,
+            true if self.sets.hold(&self.values) => ByEntry::Found,
+            true => ByEntry::Fails,
+        })
     }
 
     /// Whether the row that was read last has this key.

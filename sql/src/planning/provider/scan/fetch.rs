@@ -7,7 +7,7 @@ use datafusion::arrow::array::{
 use datafusion::arrow::compute::{and, filter_record_batch, prep_null_mask_filter};
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use std::sync::Arc;
-use strandline_base::{ColumnId, Error, Result, RowId};
+use strandline_base::{ColumnId, CommitTs, Error, Result, RowId};
 use strandline_engine::{Covering, KeyBytes, RowFilter, RowView};
 use strandline_semantics::error::from_arrow;
 
@@ -73,6 +73,11 @@ impl Fetcher {
             fetched,
             batch,
         })
+    }
+
+    /// The moment that it reads rows at.
+    pub fn ts(&self) -> CommitTs {
+        self.view.ts()
     }
 
     /// The columns that it reads.

@@ -309,8 +309,9 @@ impl Walker {
             }
             None => None,
         };
+        let ts = fetcher.ts();
         Ok(OpenWalk {
-            entries,
+            entries: entries.map(|(entries, keys)| (entries.as_of(ts), keys)),
             fetcher,
             covering,
             chunk: rows.clamp(CHUNK_MIN, CHUNK_MAX),
