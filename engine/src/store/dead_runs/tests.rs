@@ -16,10 +16,14 @@ fn run(from: u64, last: u64, since: u64) -> DeadRun {
     }
 }
 
-/// Publishes a run of `from..=last`, joined to the one before if `is_joined`.
-fn learn(dead: &DeadRuns, (from, last): (u64, u64), since: u64, is_joined: bool) -> bool {
+/// Publishes a run of `from..=last`; with `joins` it is joined to one that ends right before it.
+fn learn(dead: &DeadRuns, (from, last): (u64, u64), since: u64, joins: bool) -> bool {
     let learner = dead.begin(place(from), place(last)).expect("no other one");
-    let before = learner.before.clone().filter(|_| is_joined);
+    let is_next = |before: &DeadRun| from > 0 && before.last >= place(from - 1);
+    let before = learner
+        .before
+        .clone()
+        .filter(|before| joins && is_next(before));
     let run = DeadRun {
         from: before.map_or(place(from), |before| before.from),
         ..run(from, last, since)
@@ -108,9 +112,8 @@ fn as_a_set() {
                 dead.entered(&key, row);
                 model.remove(&from);
             } else {
-                // Only if nothing lies between may the run before be made longer.
-                let is_joined = rng.one_in(3) && from > 0 && is_left_out(&dead, from - 1, 1);
-                assert!(learn(&dead, (from, from + length), 1, is_joined));
+                let joins = rng.one_in(2);
+                assert!(learn(&dead, (from, from + length), 1, joins));
                 model.extend(from..=from + length);
             }
             let runs = dead.runs_at(CommitTs(1)).unwrap_or_default();
