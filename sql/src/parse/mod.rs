@@ -5,7 +5,7 @@
 mod chains;
 pub mod column_names;
 pub(crate) mod conflict_targets;
-mod copy_options;
+mod copy_words;
 pub mod cte_scopes;
 pub mod dml_spellings;
 pub mod foreign_keys;
@@ -316,7 +316,8 @@ fn with_parser<T>(
     locking_clauses::rewrite(&mut tokens);
     identity_options::put_in_order(&mut tokens);
     column_names::add_types(&mut tokens);
-    copy_options::spell_booleans(&mut tokens);
+    copy_words::check_file(&tokens)?;
+    copy_words::spell_booleans(&mut tokens);
     maintenance::leave_out_options(&mut tokens);
     foreign_keys::rewrite(&mut tokens);
     conflict_targets::rewrite(&mut tokens, sql);

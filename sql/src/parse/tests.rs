@@ -173,3 +173,25 @@ fn a_list_of_in_may_begin_with_a_subquery() {
         assert!(expression(cut).is_err(), "{cut}");
     }
 }
+
+#[test]
+fn copy_takes_no_word_for_a_file() {
+    for sql in [
+        "COPY t TO STDOUT",
+        "COPY t FROM STDIN (FORMAT csv)",
+        "copy (SELECT a FROM u) to stdout",
+        "COPY t TO 'STDOUTT'",
+        "COPY t (a, b) FROM 'f.csv'",
+    ] {
+        statement(sql).expect(sql);
+    }
+    for sql in [
+        "COPY t TO STDOUTT",
+        "COPY t FROM file CSV",
+        "COPY (SELECT a FROM u) TO \"STDOUT\"",
+    ] {
+        let refused = statement(sql).expect_err(sql);
+        assert_eq!(refused.sqlstate(), SqlState::SYNTAX_ERROR, "{sql}");
+        assert!(refused.hint().is_some_and(|hint| hint.contains("quotes")));
+    }
+}
