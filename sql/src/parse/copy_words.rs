@@ -9,11 +9,13 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use strandline_base::{Error, Result, SqlState};
 
-/// Respells the booleans in the options of a COPY for the parser.
+/// Respells the booleans in the options of each COPY for the parser.
 pub(super) fn spell_booleans(tokens: &mut [TokenWithSpan]) {
-    if !is_copy(tokens) {
-        return;
-    }
+    let statements = tokens.split_mut(|t| t.token == Token::SemiColon);
+    statements.filter(|own| is_copy(own)).for_each(spell);
+}
+
+fn spell(tokens: &mut [TokenWithSpan]) {
     let mut after_option = false;
     for token in tokens.iter_mut() {
         if let Token::Whitespace(_) = token.token {
@@ -41,9 +43,14 @@ pub(super) fn spell_booleans(tokens: &mut [TokenWithSpan]) {
 /// # Errors
 /// 42601.
 pub(super) fn check_file(tokens: &[TokenWithSpan]) -> Result<()> {
-    if !is_copy(tokens) {
-        return Ok(());
-    }
+    let mut statements = tokens.split(|t| t.token == Token::SemiColon);
+    statements.try_for_each(|own| match is_copy(own) {
+        true => check(own),
+        false => Ok(()),
+    })
+}
+
+fn check(tokens: &[TokenWithSpan]) -> Result<()> {
     let mut depth = 0;
     let mut words = tokens.iter().filter(is_word);
     let ends_relation = |token: &TokenWithSpan| {

@@ -194,4 +194,6 @@ fn copy_takes_no_word_for_a_file() {
         assert_eq!(refused.sqlstate(), SqlState::SYNTAX_ERROR, "{sql}");
         assert!(refused.hint().is_some_and(|hint| hint.contains("quotes")));
     }
+    assert!(statements("SELECT 1; COPY t TO STDOUTT").is_err());
+    assert!(statements("SELECT 1; COPY t TO STDOUT (HEADER off)").is_ok());
 }
