@@ -92,8 +92,7 @@ fn a_queue_does_not_become_slower() {
     assert_sound(&world.db, "in the end");
     // Backward, and jobs that are deleted.
     for k in (551..=600).rev() {
-        let t = table(&world.db);
-        run(&world.db, |s| s.point_delete(&t, 0, &[Value::BigInt(k)])).expect("delete");
+        delete(&world.db, k);
     }
     assert_eq!(now(&world.db, Direction::Backward, 1).0, [550]);
     let (found, read) = now(&world.db, Direction::Backward, 1);
@@ -159,11 +158,30 @@ fn jobs_that_come_back_are_found() {
         }
     }
     assert_eq!(now(&world.db, Direction::Forward, 2).0, [70, 151]);
-    // A new job among those that are gone, and a load of many.
+    // New jobs among those that are gone: one, and by a load.
     set_a(&world.db, 70, TAKEN);
     now(&world.db, Direction::Forward, 1);
-    insert(&world.db, &row(0, WAITING, "x"));
-    assert_eq!(now(&world.db, Direction::Forward, 2).0, [0, 151]);
+    insert(&world.db, &row(-1, WAITING, "x"));
+    (2..=3).for_each(|k| delete(&world.db, k));
+    now(&world.db, Direction::Forward, 1);
+    now(&world.db, Direction::Forward, 2);
+    assert!(now(&world.db, Direction::Forward, 2).1 <= 14);
+    let t = table(&world.db);
+    run(&world.db, |s| {
+        let mut load = s.bulk_insert(&t)?;
+        load.append(&batch(&[
+            (2, Some(WAITING), "x".into()),
+            (3, None, "x".into()),
+        ]))?;
+        load.finish()
+    })
+    .expect("a load");
+    assert_eq!(now(&world.db, Direction::Forward, 3).0, [-1, 2, 151]);
+}
+
+fn delete(db: &Arc<Db>, k: i64) {
+    let t = table(db);
+    run(db, |s| s.point_delete(&t, 0, &[Value::BigInt(k)])).expect("delete");
 }
 
 /// Jobs come, go and come back at random; each walk finds what a scan finds, at its moment.
