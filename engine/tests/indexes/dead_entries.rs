@@ -167,12 +167,12 @@ fn jobs_that_come_back_are_found() {
     now(&world.db, Direction::Forward, 2);
     assert!(now(&world.db, Direction::Forward, 2).1 <= 14);
     let t = table(&world.db);
+    // As many as are put into columns at once.
+    let mut rows = vec![(2, Some(WAITING), String::new())];
+    rows.extend((1_000..9_000).map(|k| (k, None, String::new())));
     run(&world.db, |s| {
         let mut load = s.bulk_insert(&t)?;
-        load.append(&batch(&[
-            (2, Some(WAITING), "x".into()),
-            (3, None, "x".into()),
-        ]))?;
+        load.append(&batch(&rows))?;
         load.finish()
     })
     .expect("a load");
