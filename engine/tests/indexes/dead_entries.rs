@@ -184,6 +184,37 @@ fn delete(db: &Arc<Db>, k: i64) {
     run(db, |s| s.point_delete(&t, 0, &[Value::BigInt(k)])).expect("delete");
 }
 
+/// What a walk does not find is not dead: rows of later moments, and of open transactions.
+#[test]
+fn only_dead_entries_are_left_out() {
+    let world = queue(100, HistoryPolicy::Forever);
+    let t = table(&world.db);
+    (1..=60).for_each(|k| set_a(&world.db, k, TAKEN));
+    let taken = run(&world.db, |s| Ok(s.snapshot_ts())).expect("a moment");
+    (1..=60).for_each(|k| set_a(&world.db, k, WAITING));
+    let walk = run(&world.db, |s| {
+        let view = s.view_as_of(&t, taken)?;
+        Ok(waiting(s, &t, &view, Direction::Forward, 1).0)
+    });
+    assert_eq!(walk.expect("as of"), [61]);
+    let all: Vec<i64> = (1..=100).collect();
+    assert_eq!(now(&world.db, Direction::Forward, 1000).0, all);
+
+    let txn = world.db.begin(TxnOptions::default()).expect("begin");
+    let statement = txn.begin_statement().expect("a statement");
+    let rows = (-9_000..=0).map(|k| (k, Some(WAITING), String::new()));
+    let rows: Vec<_> = rows.collect();
+    let mut load = statement.bulk_insert(&t).expect("a load");
+    load.append(&batch(&rows)).expect("rows");
+    load.finish().expect("the end");
+    statement.finish().expect("no duplicate");
+    assert_eq!(now(&world.db, Direction::Forward, 1).0, [1]);
+    txn.commit().expect("commit");
+    assert_eq!(now(&world.db, Direction::Forward, 2).0, [-9_000, -8_999]);
+    let (found, _) = now(&world.db, Direction::Forward, 10_000);
+    assert_eq!(found.len(), 9_101);
+}
+
 /// Jobs come, go and come back at random; each walk finds what a scan finds, at its moment.
 #[test]
 fn walks_find_what_scans_find() {

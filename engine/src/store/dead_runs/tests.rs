@@ -49,6 +49,18 @@ fn a_run_holds_from_its_moment_on() {
 }
 
 #[test]
+fn each_run_has_a_moment_of_its_own() {
+    let dead = DeadRuns::default();
+    assert!(learn(&dead, (1, 2), 5, false) && learn(&dead, (7, 8), 9, false));
+    for (ts, expected) in [(4, [false, false]), (5, [true, false]), (9, [true, true])] {
+        assert_eq!(
+            [1, 7].map(|number| is_left_out(&dead, number, ts)),
+            expected
+        );
+    }
+}
+
+#[test]
 fn one_learner_at_a_time() {
     let dead = DeadRuns::default();
     let first = dead.begin(place(1), place(2)).expect("the first");
