@@ -7,6 +7,7 @@
 
 mod database;
 mod http;
+mod tiers;
 
 pub use http::MetricsServer;
 
@@ -22,6 +23,7 @@ use prometheus_client::registry::{Registry, Unit};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use strandline::{Database, SqlState};
+use tiers::TiersCollector;
 
 /// The kind of a statement and its result.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -142,6 +144,7 @@ impl Metrics {
             self.deadlocks.clone(),
         );
         registry.register_collector(Box::new(DatabaseCollector::new(self.phase.clone())));
+        registry.register_collector(Box::new(TiersCollector::new(self.phase.clone())));
     }
 
     /// Reports that the database is open and connections are accepted.

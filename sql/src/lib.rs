@@ -81,7 +81,7 @@ pub use statements::roles::ScramVerifier;
 pub use strandline_base::{ColumnId, Error, ErrorKind, Interval, Result, SqlState, SqlType, Value};
 pub use strandline_engine::{
     BackupReport, CheckpointReport, CopyObserver, CopyProgress, Inspection, InspectionSection,
-    RewindReport, Settings, catalog,
+    RewindReport, Settings, TierCounts, catalog,
 };
 pub use strandline_semantics::wire_format;
 pub use values::result::{ColumnIndex, FromCell, QueryResult, Row};

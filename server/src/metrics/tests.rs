@@ -113,6 +113,44 @@ fn what_is_counted_is_exported_under_the_documented_names() {
     );
 }
 
+/// A database on two tiers with an SSD cache.
+#[test]
+fn tiers_and_their_caches_are_exported() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let settings = Settings {
+        ssd_cache_bytes: 64 << 20,
+        background_maintenance: false,
+        ..Settings::default()
+    };
+    let database = Database::builder(dir.path().join("fast"))
+        .capacity_dir(dir.path().join("capacity"))
+        .settings(settings);
+    let database = database.build().expect("opens");
+    let metrics = Metrics::new();
+    metrics.serving(&database);
+    let mut connection = database.connect();
+    connection
+        .execute(
+            "CREATE TABLE t (a int PRIMARY KEY) WITH (key_index = 'btree')",
+            (),
+        )
+        .expect("create");
+    let text = metrics.text();
+    for tier in ["fast", "capacity", "ssd_cache"] {
+        let name = format!("strandline_tier_bytes{{tier=\"{tier}\"}} ");
+        assert!(text.lines().any(|l| l.starts_with(&name)), "{name}: {text}");
+    }
+    for line in [
+        "strandline_tier_max_bytes{tier=\"ssd_cache\"} ",
+        "strandline_tier_fresh_bytes{tier=\"ssd_cache\"} 0",
+        "strandline_tier_blocks_total{tier=\"ssd_cache\",event=\"hits\"} ",
+    ] {
+        assert!(text.lines().any(|l| l.starts_with(line)), "{line}: {text}");
+    }
+    let of_tier = "strandline_tier_blocks_total{tier=\"fast\"";
+    assert!(!text.contains(of_tier), "files are not counted by events");
+}
+
 #[test]
 fn every_metric_is_documented() {
     let metrics = Metrics::new();
