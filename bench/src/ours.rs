@@ -39,7 +39,8 @@ impl Ours {
         Self::build(Database::on_device(device))
     }
 
-    fn build(builder: DatabaseBuilder) -> Result<Self> {
+    /// Opens or creates the database of `builder`.
+    pub fn build(builder: DatabaseBuilder) -> Result<Self> {
         let database = builder.build()?;
         let connection = Mutex::new(database.connect());
         Ok(Self {
@@ -149,6 +150,16 @@ impl Worker {
                 Err(error) if error.kind() == ErrorKind::Conflict => {}
                 done => return Ok(done?),
             }
+        }
+    }
+
+    /// Inserts a row of bigints, unless its key is there.
+    pub fn insert_if_free<const N: usize>(&mut self, row: [i64; N]) -> Result<()> {
+        let mut transaction = self.connection.transaction()?;
+        match transaction.insert(&self.table, &row.map(Value::BigInt)) {
+            Ok(()) => Ok(transaction.commit()?),
+            Err(error) if error.kind() == ErrorKind::Constraint => Ok(()),
+            Err(error) => Err(error.into()),
         }
     }
 

@@ -3,18 +3,20 @@
 //! | group | figure | compared with |
 //! |---|---|---|
 //! | commits | durable single-row updates per second, SQL | all files on the emulated disk |
+//! | index_pages | point reads and inserts per second, keys on pages | without SSD cache |
 //! | cache_size | TPC-C over the SSD cache's size [SSD-DB Fig 2.3] | lazy cleaning, HDD, SSD |
 //! | checkpoints | TPC-C over time with checkpoints [SSD-DB Fig 2.1] | the same |
 //! | recovery | seconds of recovery from one log [SSD-DB Tables 2.1, 2.2] | without the cache |
 //! | warm_restart | seconds to 95 % of the former rate [SSD-DB Table 2.3] | lazy cleaning |
 //!
-//! `commits` uses files of the operating system; every read and sync has the emulated delays. The
-//! other groups run TPC-C on the page store (`strandline-bench-tpcc`), with both devices emulated
+//! `commits` and `index_pages` use files of the operating system; every read and sync of the
+//! capacity tier has the emulated delays. The other groups run TPC-C on the page store (`strandline-bench-tpcc`), with both devices emulated
 //! over memory. The rival `foyer` is not measured: it is no cache of pages that are written.
 
 mod cache_size;
 mod checkpoints;
 mod commits;
+mod index_pages;
 mod recovery;
 mod tpcc;
 mod warm_restart;
@@ -26,8 +28,9 @@ use std::time::Duration;
 use strandline_bench_tpcc::experiment::{Image, Window};
 
 /// Every group, in the order they run.
-pub const GROUPS: [(&str, Group<Bench>); 5] = [
+pub const GROUPS: [(&str, Group<Bench>); 6] = [
     ("commits", commits::run),
+    ("index_pages", index_pages::run),
     ("cache_size", cache_size::run),
     ("checkpoints", checkpoints::run),
     ("recovery", recovery::run),
