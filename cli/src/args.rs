@@ -163,7 +163,8 @@ pub enum Command {
         as_of: Option<String>,
     },
     /// Load TPC-H, run transactions and analytical queries over the same data at the same time,
-    /// ask the past, kill a process in mid-transaction, recover, check
+    /// ask the past, kill a process in mid-transaction, recover, check; with --tiers the story of an
+    /// emulated hard disk with and without SSD cache
     Demo(DemoArgs),
     /// The process that `demo` kills
     #[command(name = "demo-victim", hide = true)]
@@ -171,6 +172,9 @@ pub enum Command {
         path: PathBuf,
         #[arg(long)]
         seed: u64,
+        /// Bytes of the index in the demo of tiers
+        #[arg(long)]
+        tiers: Option<u64>,
         #[command(flatten)]
         open: OpenArgs,
     },
@@ -291,7 +295,11 @@ pub struct DemoArgs {
     /// TPC-H scale factor: 1 is 6 million order lines, about 1 GB of text
     #[arg(long, value_name = "FACTOR", default_value_t = 0.1, value_parser = parse_scale_factor)]
     pub sf: f64,
-    /// Seconds of transactions and queries side by side
+    /// The same data and work on an emulated hard disk, without and with the SSD cache, then a kill
+    /// and a warm restart
+    #[arg(long, conflicts_with_all = ["sf", "memory", "synchronous_commit"])]
+    pub tiers: bool,
+    /// Seconds of transactions and queries side by side, or of each measurement with --tiers
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub seconds: u64,
     /// Keep the database in this directory, which must not exist yet or be empty

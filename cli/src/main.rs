@@ -51,9 +51,15 @@ fn main() -> ExitCode {
             as_of.as_deref(),
         )),
         Some(Command::Demo(args)) => ended(demo::run(&args)),
-        Some(Command::DemoVictim { path, seed, open }) => {
-            ended(demo::victim(&path, open, seed).map(|()| true))
-        }
+        Some(Command::DemoVictim {
+            path,
+            seed,
+            tiers,
+            open,
+        }) => done(match tiers {
+            Some(index_bytes) => demo::tiers_victim(&path, seed, index_bytes),
+            None => demo::victim(&path, open, seed),
+        }),
     };
     ExitCode::from(code)
 }

@@ -13,21 +13,17 @@ use super::mixed::audit;
 use super::orders::{Effect, OrderDesk, OrderState, Tables, leave_half_done, read_order};
 use super::results::integers;
 use super::schema::LEDGER_READ;
+use super::victim::{Victim, report};
 use crate::args::OpenArgs;
 use crate::session::{self, Connection, Database, Error, Result, SqlState};
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use strandline_base::rng::Rng;
 
 /// Acknowledged commits before the kill, at least. The seed adds up to half as many, so that runs
 /// with different seeds kill the victim at different places.
 const PROMISES: usize = 500;
-/// A victim that prints nothing for this long has failed by itself.
-const SILENCE: Duration = Duration::from_secs(60);
 /// The key of the order that is left half done; far above all other keys.
 const HALF_DONE: i64 = 1 << 60;
 
@@ -92,77 +88,20 @@ pub fn run(path: &Path, open: OpenArgs, seed: u64) -> Result<(Recovered, Databas
 
 /// Runs a victim until it has reported enough commits, and kills it in mid-transaction.
 fn kill_one(path: &Path, open: OpenArgs, seed: u64) -> Result<Log> {
-    let program = std::env::current_exe().map_err(|e| Error::io("this program", &e))?;
-    let mut command = Command::new(program);
-    command
-        .arg("demo-victim")
-        .arg(path)
-        .arg(format!("--seed={seed}"));
-    if let Some(bytes) = open.memory {
-        command.arg(format!("--memory={bytes}"));
-    }
-    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
-    let mut victim = Victim(child.map_err(|e| Error::io("starting a process", &e))?);
-    let stdout = victim.0.stdout.take().expect("its output is a pipe");
-    let lines = read_in_background(stdout)?;
+    let mut arguments = vec![format!("--seed={seed}")];
+    arguments.extend(open.memory.map(|bytes| format!("--memory={bytes}")));
+    let mut victim = Victim::start(path, &arguments)?;
     let promises = PROMISES + Rng::new(seed).below(PROMISES as u64 / 2) as usize;
     let mut log = Log::default();
     loop {
-        let line = lines.recv_timeout(SILENCE).map_err(|_| {
-            let message = "the process to be killed ended or fell silent by itself";
-            Error::internal(format!("{message} after {} commits", log.acknowledgements))
-        })?;
-        log.note(&line)?;
+        log.note(&victim.next_line()?)?;
         if log.acknowledgements >= promises && log.open && log.pending.is_some() {
             break;
         }
     }
-    victim.kill()?;
-    // Lines that the victim wrote before it died count too.
-    while let Ok(line) = lines.recv() {
-        log.note(&line)?;
-    }
+    let rest = victim.kill()?;
+    rest.iter().try_for_each(|line| log.note(line))?;
     Ok(log)
-}
-
-/// A child process that does not outlive its owner.
-struct Victim(Child);
-
-impl Victim {
-    /// Sends SIGKILL and waits until the process is gone.
-    fn kill(&mut self) -> Result<()> {
-        let killed = self.0.kill().and_then(|()| self.0.wait());
-        killed
-            .map(|_| ())
-            .map_err(|e| Error::io("killing a process", &e))
-    }
-}
-
-impl Drop for Victim {
-    fn drop(&mut self) {
-        // Needed only on the way out with an error. The process may be gone already.
-        let _ = self.kill();
-    }
-}
-
-/// Complete lines of the pipe, until its end.
-fn read_in_background(stdout: ChildStdout) -> Result<Receiver<String>> {
-    let (sender, receiver) = channel();
-    let read = move || {
-        let mut reader = BufReader::new(stdout);
-        let mut line = String::new();
-        // A line without its end was cut off by the kill.
-        while matches!(reader.read_line(&mut line), Ok(n) if n > 0 && line.ends_with('\n')) {
-            if sender.send(std::mem::take(&mut line)).is_err() {
-                break;
-            }
-        }
-    };
-    std::thread::Builder::new()
-        .name("victim's output".into())
-        .spawn(read)
-        .map_err(|e| Error::io("starting a thread", &e))?;
-    Ok(receiver)
 }
 
 impl Log {
@@ -261,10 +200,10 @@ pub fn victim(path: &Path, open: OpenArgs, seed: u64) -> Result<()> {
     let mut aside = database.connect();
     let tables = Tables::find(&aside)?;
     let _open_for_ever = leave_half_done(&mut aside, &tables, HALF_DONE)?;
-    say(format_args!("open"))?;
+    report(format_args!("open"))?;
     loop {
         let effect = desk.enter(announce)?;
-        say(format_args!("ack {}", effect.sequence))?;
+        report(format_args!("ack {}", effect.sequence))?;
     }
 }
 
@@ -276,22 +215,12 @@ fn announce(effect: &Effect) -> Result<()> {
         ..
     } = effect;
     match after {
-        None => say(format_args!("try {sequence} {order}")),
-        Some(state) => say(format_args!(
+        None => report(format_args!("try {sequence} {order}")),
+        Some(state) => report(format_args!(
             "try {sequence} {order} {} {}",
             state.total_cents, state.lines
         )),
     }
-}
-
-/// Writes a line to the pipe in one write, so that a kill cannot leave it in a buffer of this
-/// process.
-fn say(line: std::fmt::Arguments<'_>) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    let text = format!("{line}\n");
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(|e| Error::io("output", &e))
 }
 
 #[cfg(test)]

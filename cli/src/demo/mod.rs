@@ -21,8 +21,11 @@ mod orders;
 mod place;
 mod results;
 mod schema;
+mod tiers;
+mod victim;
 
 pub use crash::victim;
+pub use tiers::victim as tiers_victim;
 
 use crate::args::DemoArgs;
 use crate::render::{self, PrintError, Style};
@@ -40,6 +43,9 @@ use std::time::{Duration, Instant};
 
 /// Runs the demo. Returns false if a result was not as promised; the output then says which.
 pub fn run(args: &DemoArgs) -> Result<bool> {
+    if args.tiers {
+        return tiers::run(args);
+    }
     let place = Place::new(args.path.as_deref())?;
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     heading(&format!(
