@@ -90,7 +90,7 @@ pub fn run(path: &Path, open: OpenArgs, seed: u64) -> Result<(Recovered, Databas
 fn kill_one(path: &Path, open: OpenArgs, seed: u64) -> Result<Log> {
     let mut arguments = vec![format!("--seed={seed}")];
     arguments.extend(open.memory.map(|bytes| format!("--memory={bytes}")));
-    let mut victim = Victim::start(path, &arguments)?;
+    let victim = Victim::start(path, &arguments)?;
     let promises = PROMISES + Rng::new(seed).below(PROMISES as u64 / 2) as usize;
     let mut log = Log::default();
     loop {
