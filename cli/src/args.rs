@@ -173,8 +173,11 @@ pub enum Command {
         #[arg(long)]
         seed: u64,
         /// Bytes of the index in the demo of tiers
-        #[arg(long)]
+        #[arg(long, requires = "rows")]
         tiers: Option<u64>,
+        /// Rows of its table
+        #[arg(long)]
+        rows: Option<u64>,
         #[command(flatten)]
         open: OpenArgs,
     },
@@ -299,6 +302,10 @@ pub struct DemoArgs {
     /// and a warm restart
     #[arg(long, conflicts_with_all = ["sf", "memory", "synchronous_commit"])]
     pub tiers: bool,
+    /// Rows of the table with --tiers
+    #[arg(long, value_name = "N", default_value_t = 4_000_000, requires = "tiers",
+          value_parser = clap::value_parser!(u64).range(100_000..=100_000_000))]
+    pub rows: u64,
     /// Seconds of transactions and queries side by side, or of each measurement with --tiers
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub seconds: u64,

@@ -55,9 +55,12 @@ fn main() -> ExitCode {
             path,
             seed,
             tiers,
+            rows,
             open,
-        }) => done(match tiers {
-            Some(index_bytes) => demo::tiers_victim(&path, seed, index_bytes),
+        }) => done(match tiers.zip(rows) {
+            Some((index_bytes, rows)) => {
+                demo::tiers_victim(&path, seed, demo::TiersData { rows, index_bytes })
+            }
             None => demo::victim(&path, open, seed),
         }),
     };

@@ -25,7 +25,7 @@ mod tiers;
 mod victim;
 
 pub use crash::victim;
-pub use tiers::victim as tiers_victim;
+pub use tiers::{Data as TiersData, victim as tiers_victim};
 
 use crate::args::DemoArgs;
 use crate::render::{self, PrintError, Style};

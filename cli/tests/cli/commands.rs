@@ -113,6 +113,23 @@ fn the_demo_runs_to_its_end() {
 }
 
 #[test]
+fn the_demo_of_tiers_runs_to_its_end() {
+    let text = run(["demo", "--tiers", "--rows", "100000", "--seconds", "1"]).ok();
+    for expected in [
+        "emulated disk",
+        "in the cache",
+        "acknowledged rows are there",
+        "times as many",
+        "no damage",
+    ] {
+        assert!(text.contains(expected), "{expected} is missing in {text}");
+    }
+    assert!(!text.contains("DAMAGE"), "{text}");
+    let err = run(["demo", "--tiers", "--sf", "1"]).fails(2);
+    assert!(err.contains("--sf"), "{err}");
+}
+
+#[test]
 fn the_demo_touches_no_directory_that_is_in_use() {
     let scratch = Scratch::new();
     scratch.write("letter.txt", "dear");

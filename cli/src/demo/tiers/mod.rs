@@ -3,10 +3,12 @@
 //!
 //! The capacity tier is an emulated disk over a directory, and every read and sync of it waits as
 //! long as that disk would. The fast tier is a directory. The key's index is on pages of the
-//! capacity tier and 32 times larger than the memory for pages, as of a database of hundreds of
-//! gigabytes on a small machine.
+//! capacity tier and many times larger than the memory for pages, as of a large database on a small
+//! machine.
 
 mod work;
+
+pub use work::Data;
 
 use super::place::{Place, megabytes};
 use super::results::median;
@@ -16,7 +18,7 @@ use crate::args::DemoArgs;
 use crate::session::{Error, Result, SqlState};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use work::{Cache, Disk, ROWS, Second, Tiers};
+use work::{Cache, Disk, Second, Tiers};
 
 /// Acknowledged commits before the kill.
 const PROMISES: usize = 500;
@@ -32,27 +34,32 @@ pub fn run(args: &DemoArgs) -> Result<bool> {
         path.display(),
         Disk::LABEL
     ))?;
-    let index_bytes = stage_load(path)?;
+    let data = stage_load(path, args.rows)?;
     let time = Duration::from_secs(args.seconds);
-    let without = stage_work(path, args.seed, time, index_bytes, Cache::Off)?;
-    let with = stage_work(path, args.seed, time, index_bytes, Cache::On)?;
-    let (acknowledged, restart, opening) = stage_kill(path, args.seed, index_bytes)?;
-    let is_sound = stage_check(path, index_bytes)?;
+    let without = stage_work(path, args.seed, time, data, Cache::Off)?;
+    let with = stage_work(path, args.seed, time, data, Cache::On)?;
+    let (acknowledged, restart, opening) = stage_kill(path, args.seed, data)?;
+    let is_sound = stage_check(path, data)?;
     heading("What this showed")?;
     if is_sound {
         let (cold, warm) = (steady(&without), steady(&with));
         let text = format!(
-            "The index of {ROWS} keys ({}) lies on an emulated hard disk; memory holds a 32nd of \
-             it. Without the SSD cache {cold:.0} requests a second were served, with a cache of a \
-             quarter of the index {warm:.0}: {:.1} times as many. A process that was killed lost \
-             none of its {acknowledged} acknowledged commits; the database was open again after \
-             {:.2} seconds and served {:.0} requests in its first second ({:.0} without the \
-             cache's content): the cache was warm. All delays of the disk are emulated, {}.",
-            megabytes(index_bytes),
+            "The index of {} keys ({}) lies on an emulated hard disk, and memory has {} for its \
+             pages. Without the SSD cache {cold:.0} requests a second were served, with a cache \
+             of a quarter of the index {warm:.0}: {:.1} times as many. A process that was killed \
+             lost none of its {acknowledged} acknowledged commits; the database was open again \
+             after {:.2} seconds, and in its first second the cache had {:.0} % of the pages that \
+             memory lacked ({} requests; {:.0} % and {} when it began empty). All delays of the \
+             disk are emulated: {}.",
+            data.rows,
+            megabytes(data.index_bytes),
+            megabytes(data.page_memory()),
             warm / cold.max(1.0),
             opening.as_secs_f64(),
-            first(&restart),
-            first(&with),
+            100.0 * first(&restart).hits.unwrap_or(0.0),
+            first(&restart).requests,
+            100.0 * first(&with).hits.unwrap_or(0.0),
+            first(&with).requests,
             Disk::LABEL
         );
         say!("{}", wrapped(&text));
@@ -62,34 +69,34 @@ pub fn run(args: &DemoArgs) -> Result<bool> {
     Ok(is_sound)
 }
 
-/// Loads the table; the bytes of its index.
-fn stage_load(path: &Path) -> Result<u64> {
+/// Loads the table.
+fn stage_load(path: &Path, rows: u64) -> Result<Data> {
     heading("1. Load")?;
     let begin = Instant::now();
-    let index_bytes = work::load(path)?;
+    let data = work::load(path, rows)?;
     say!(
-        "{ROWS} rows in {:.1} s, without the disk's delays. The key's index takes {} on the \
+        "{rows} rows in {:.1} s, without the disk's delays. The key's index takes {} on the \
          capacity tier; memory for its pages: {}; SSD cache: {}.",
         begin.elapsed().as_secs_f64(),
-        megabytes(index_bytes),
-        megabytes(work::page_memory(index_bytes)),
-        megabytes(work::cache_bytes(index_bytes))
+        megabytes(data.index_bytes),
+        megabytes(data.page_memory()),
+        megabytes(data.cache_bytes())
     );
-    Ok(index_bytes)
+    Ok(data)
 }
 
 fn stage_work(
     path: &Path,
     seed: u64,
     time: Duration,
-    index_bytes: u64,
+    data: Data,
     cache: Cache,
 ) -> Result<Vec<Second>> {
     heading(match cache {
         Cache::Off => "2. Reads and inserts without the SSD cache",
         Cache::On => "3. The same with the SSD cache, which begins empty",
     })?;
-    let tiers = Tiers::open(path, index_bytes, cache)?;
+    let tiers = Tiers::open(path, data, cache)?;
     let seconds = serve(&tiers, seed, time)?;
     tiers.close()?;
     Ok(seconds)
@@ -119,10 +126,13 @@ fn serve(tiers: &Tiers, seed: u64, time: Duration) -> Result<Vec<Second>> {
     })
 }
 
-fn stage_kill(path: &Path, seed: u64, index_bytes: u64) -> Result<(usize, Vec<Second>, Duration)> {
+fn stage_kill(path: &Path, seed: u64, data: Data) -> Result<(usize, Vec<Second>, Duration)> {
     heading("4. Kill and warm restart")?;
-    let mut arguments = vec![format!("--seed={seed}")];
-    arguments.push(format!("--tiers={index_bytes}"));
+    let arguments = [
+        format!("--seed={seed}"),
+        format!("--tiers={}", data.index_bytes),
+        format!("--rows={}", data.rows),
+    ];
     let victim = Victim::start(path, &arguments)?;
     let mut keys = Vec::new();
     while keys.len() < PROMISES {
@@ -132,7 +142,7 @@ fn stage_kill(path: &Path, seed: u64, index_bytes: u64) -> Result<(usize, Vec<Se
         keys.push(key_of(&line)?);
     }
     let begin = Instant::now();
-    let tiers = Tiers::open(path, index_bytes, Cache::On)?;
+    let tiers = Tiers::open(path, data, Cache::On)?;
     let opening = begin.elapsed();
     if let Some(lost) = tiers.first_missing(&keys)? {
         let message = format!("row {lost} was acknowledged and is gone");
@@ -157,10 +167,10 @@ fn key_of(line: &str) -> Result<i64> {
     key.ok_or_else(|| Error::internal(format!("the process to be killed says {line:?}")))
 }
 
-fn stage_check(path: &Path, index_bytes: u64) -> Result<bool> {
+fn stage_check(path: &Path, data: Data) -> Result<bool> {
     heading("5. Check")?;
     let begin = Instant::now();
-    let tiers = Tiers::open(path, index_bytes, Cache::On)?;
+    let tiers = Tiers::open(path, data, Cache::On)?;
     let damage = tiers.check()?;
     for line in &damage {
         say!("  DAMAGE:  {line}");
@@ -184,12 +194,12 @@ fn steady(seconds: &[Second]) -> f64 {
     median(&requests)
 }
 
-fn first(seconds: &[Second]) -> f64 {
-    seconds.first().map_or(0.0, |second| second.requests as f64)
+fn first(seconds: &[Second]) -> Second {
+    seconds.first().copied().unwrap_or_default()
 }
 
 /// The process that the demo kills: it inserts rows for ever and reports each one.
-pub fn victim(path: &Path, seed: u64, index_bytes: u64) -> Result<()> {
-    let tiers = Tiers::open(path, index_bytes, Cache::On)?;
+pub fn victim(path: &Path, seed: u64, data: Data) -> Result<()> {
+    let tiers = Tiers::open(path, data, Cache::On)?;
     tiers.insert_durably(seed, &mut |key| report(format_args!("ack {key}")))
 }

@@ -9,8 +9,6 @@ use strandline::{Settings, TierCounts};
 use strandline_base::rng::Rng;
 use strandline_device::{EmulatedHdd, HddModel, OsDevice, TieredDevice, real_delays};
 
-/// Rows of the table.
-pub const ROWS: u64 = 1_000_000;
 /// Clients at the same time.
 pub const CLIENTS: u64 = 8;
 
@@ -18,6 +16,8 @@ pub const CLIENTS: u64 = 8;
 const MEMORY_BYTES: usize = 64 << 20;
 /// Memory for pages and the SSD cache are these parts of the index.
 const MEMORY_PART: u64 = 32;
+/// The least memory for pages: each client holds a few.
+const PAGE_MEMORY_MIN: u64 = 256 << 10;
 const CACHE_PART: u64 = 4;
 /// The least distance of two loaded keys. Rows are inserted between them.
 const STRIDE: u64 = 1 << 20;
@@ -39,45 +39,59 @@ impl Disk {
 }
 
 /// The work of a second.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Second {
     pub requests: u64,
     /// the share of pages read that the SSD cache had; None: there is no cache
     pub hits: Option<f64>,
 }
 
+/// The table and its key's index.
+#[derive(Clone, Copy, Debug)]
+pub struct Data {
+    pub rows: u64,
+    pub index_bytes: u64,
+}
+
 /// The open database.
 pub struct Tiers {
     database: Database,
     disk: Arc<EmulatedHdd>,
+    rows: u64,
 }
 
-/// The memory for pages of an index of so many bytes.
-pub fn page_memory(index_bytes: u64) -> u64 {
-    index_bytes / MEMORY_PART
+impl Data {
+    /// The memory for pages of the index.
+    pub fn page_memory(self) -> u64 {
+        (self.index_bytes / MEMORY_PART).max(PAGE_MEMORY_MIN)
+    }
+
+    /// The bytes of the SSD cache.
+    pub fn cache_bytes(self) -> u64 {
+        self.index_bytes / CACHE_PART
+    }
 }
 
-/// The bytes of its SSD cache.
-pub fn cache_bytes(index_bytes: u64) -> u64 {
-    index_bytes / CACHE_PART
-}
-
-/// Makes the table without the disk's delays; the bytes of its key's index.
-pub fn load(path: &Path) -> Result<u64> {
-    let tiers = Tiers::with(path, Settings::default())?;
+/// Makes the table without the disk's delays.
+pub fn load(path: &Path, rows: u64) -> Result<Data> {
+    let tiers = Tiers::with(path, rows, Settings::default())?;
     tiers.disk.set_delays(false);
     let mut connection = tiers.database.connect();
     let definition = "CREATE TABLE readings (k bigint PRIMARY KEY, v bigint) \
                       WITH (key_index = 'btree')";
     connection.execute(definition, ())?;
     let mut appender = connection.appender("readings")?;
-    for row in 0..ROWS {
+    for row in 0..rows {
         appender.append_row(&[Value::BigInt(key(row)), Value::BigInt(1)])?;
     }
     appender.finish()?;
     let size = connection.query("SELECT pg_relation_size('readings_pkey')", ())?;
     let size = size.single::<i64>()?;
     tiers.close()?;
-    Ok(size.unsigned_abs())
+    Ok(Data {
+        rows,
+        index_bytes: size.unsigned_abs(),
+    })
 }
 
 /// The key of a loaded row; keys ascend and are no sequence.
@@ -86,21 +100,21 @@ fn key(row: u64) -> i64 {
 }
 
 impl Tiers {
-    /// Opens the database, whose key's index has about `index_bytes`.
-    pub fn open(path: &Path, index_bytes: u64, cache: Cache) -> Result<Self> {
+    /// Opens the database, which has been loaded with `data`.
+    pub fn open(path: &Path, data: Data, cache: Cache) -> Result<Self> {
         let settings = Settings {
             memory_bytes: MEMORY_BYTES,
-            index_page_bytes_max: page_memory(index_bytes) as usize,
+            index_page_bytes_max: data.page_memory() as usize,
             ssd_cache_bytes: match cache {
-                Cache::On => cache_bytes(index_bytes),
+                Cache::On => data.cache_bytes(),
                 Cache::Off => 0,
             },
             ..Settings::default()
         };
-        Self::with(path, settings)
+        Self::with(path, data.rows, settings)
     }
 
-    fn with(path: &Path, settings: Settings) -> Result<Self> {
+    fn with(path: &Path, rows: u64, settings: Settings) -> Result<Self> {
         let inner = Arc::new(OsDevice::open(path.join("capacity"))?);
         let disk = EmulatedHdd::new(inner, HddModel::RPM_7200, Disk::TIME_SCALE, real_delays());
         let disk = Arc::new(disk);
@@ -110,6 +124,7 @@ impl Tiers {
         Ok(Self {
             database: database.build()?,
             disk,
+            rows,
         })
     }
 
@@ -133,7 +148,7 @@ impl Tiers {
     ) -> Result<Vec<Second>> {
         let (requests, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
         let client = |number: u64| -> Result<()> {
-            let mut client = Client::new(&self.database, seed ^ (number << 32), "off")?;
+            let mut client = Client::new(self, seed ^ (number << 32), "off")?;
             while !is_over.load(Ordering::Relaxed) {
                 client.request()?;
                 requests.fetch_add(1, Ordering::Relaxed);
@@ -195,7 +210,7 @@ impl Tiers {
 
     /// Inserts rows for ever, each in a durable transaction of its own, and tells `each` key.
     pub fn insert_durably(&self, seed: u64, each: &mut dyn FnMut(i64) -> Result<()>) -> Result<()> {
-        let mut client = Client::new(&self.database, seed, "on")?;
+        let mut client = Client::new(self, seed, "on")?;
         loop {
             if let Some(key) = client.insert()? {
                 each(key)?;
@@ -205,7 +220,7 @@ impl Tiers {
 
     /// The first of `keys` that has no row.
     pub fn first_missing(&self, keys: &[i64]) -> Result<Option<i64>> {
-        let mut client = Client::new(&self.database, 0, "off")?;
+        let mut client = Client::new(self, 0, "off")?;
         for key in keys {
             if !client.read(*key)? {
                 return Ok(Some(*key));
@@ -220,17 +235,19 @@ struct Client {
     connection: Connection,
     table: crate::session::TableHandle,
     rng: Rng,
+    rows: u64,
 }
 
 impl Client {
-    fn new(database: &Database, seed: u64, synchronous_commit: &str) -> Result<Self> {
-        let mut connection = database.connect();
+    fn new(tiers: &Tiers, seed: u64, synchronous_commit: &str) -> Result<Self> {
+        let mut connection = tiers.database.connect();
         let setting = format!("SET synchronous_commit = {synchronous_commit}");
         connection.execute(&setting, ())?;
         Ok(Self {
             table: connection.table("readings")?,
             connection,
             rng: Rng::new(seed),
+            rows: tiers.rows,
         })
     }
 
@@ -250,8 +267,8 @@ impl Client {
     /// A loaded row; of ten nine are of the newest tenth.
     fn row(&mut self) -> u64 {
         match self.rng.one_in(10) {
-            true => self.rng.below(ROWS),
-            false => ROWS - 1 - self.rng.below(ROWS / 10),
+            true => self.rng.below(self.rows),
+            false => self.rows - 1 - self.rng.below(self.rows / 10),
         }
     }
 
