@@ -431,7 +431,8 @@ fn a_row_that_comes_back_is_not_left_out() {
             let view = s.view(t)?;
             let mut entries = Vec::new();
             let rows = s.index_cursor(t, def.id, &range, Direction::Forward)?;
-            rows.as_of(view.ts()).next_chunk(9, &mut entries)?;
+            let is_more = rows.as_of(view.ts()).next_chunk(9, &mut entries)?;
+            assert!(!is_more);
             let rows: Vec<RowId> = entries.into_iter().map(|(_, row)| row).collect();
             let (_, rows) = view.fetch(&rows, &[ColumnId(0), ColumnId(1)])?;
             Ok(rows.num_rows())
