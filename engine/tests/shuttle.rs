@@ -413,8 +413,8 @@ fn a_row_that_comes_back_is_not_left_out() {
                     let def = named(t, "t_a");
                     let range = s.index_keys(t, def.id)?.prefix(&[Value::BigInt(7)]);
                     let mut entries = Vec::new();
-                    s.index_cursor(t, def.id, &range, Direction::Forward)?
-                        .next_chunk(2, &mut entries)?;
+                    let mut rows = s.index_cursor(t, def.id, &range, Direction::Forward)?;
+                    assert!(rows.next_chunk(2, &mut entries)?);
                     let mut gone = GoneEntries::at_least(1);
                     for (key, row) in &entries {
                         gone.note(key, *row, true);
