@@ -5,6 +5,7 @@ use super::conditions::{Condition, Limit, RowTest, Test};
 use super::execution::Execution;
 use super::source::{Datum, Source};
 use super::value::{Comparand, assigned, comparand, scalar_of};
+use crate::values::like_prefix;
 use datafusion::arrow::array::{Array, ArrayRef};
 use datafusion::scalar::ScalarValue;
 use std::cmp::Ordering;
@@ -72,6 +73,18 @@ impl Execution<'_> {
                 ascending(points)
             }
             Condition::Any(array, item) => ascending(self.points_of(array, *item, t)?),
+            Condition::Begins(pattern) => match value(pattern)? {
+                Some(Value::Text(pattern)) => {
+                    let bounds = like_prefix::bounds(&pattern);
+                    let (from, end) = bounds.map_or((Bound::Unbounded, None), |(from, end)| {
+                        (Bound::Included(Value::Text(from.into())), end)
+                    });
+                    let end = end.map(|end| Bound::Excluded(Value::Text(end.into())));
+                    return Some(Values::Within(from, end.unwrap_or(Bound::Unbounded)));
+                }
+                Some(_) => return None,
+                None => Vec::new(),
+            },
             Condition::Within { lower, upper } => {
                 let mut never = false;
                 let mut bound = |limit: &Option<Limit>| {

@@ -80,6 +80,8 @@ pub(super) enum Condition {
     In(Vec<Source>),
     /// `= ANY (constant)`, whose value is an array of items of a type
     Any(Source, SqlType),
+    /// what the pattern of LIKE begins with; whether the rest matches is tested besides
+    Begins(Source),
     /// `<`, `<=`, `>`, `>=`, BETWEEN
     Within {
         lower: Option<Limit>,
@@ -97,7 +99,10 @@ pub(super) struct Limit {
 impl Test {
     /// Whether its values are points.
     pub fn is_points(&self) -> bool {
-        !matches!(self.condition, Condition::Within { .. })
+        !matches!(
+            self.condition,
+            Condition::Within { .. } | Condition::Begins(_)
+        )
     }
 
     /// Whether one value passes at most.
@@ -112,6 +117,7 @@ impl Test {
             Condition::Same(_) => format!("{name} IS NOT DISTINCT FROM"),
             Condition::In(list) => format!("{name} IN ({} values)", list.len()),
             Condition::Any(..) => format!("{name} = ANY"),
+            Condition::Begins(_) => format!("{name} LIKE"),
             Condition::Within { lower, upper } => {
                 let sides = [(lower, '>'), (upper, '<')];
                 let sides = sides.iter().filter_map(|(limit, sign)| {
@@ -159,6 +165,12 @@ impl Compiler<'_> {
                 sides,
                 written: expr,
             });
+            return;
+        }
+        if let Some(begins) = self.begins(scope, &expr) {
+            // Another test of the column may do instead.
+            let _ = add(&mut found.tests, begins);
+            found.others.push(expr);
             return;
         }
         let test = self.test(scope, &expr);
@@ -293,6 +305,28 @@ impl Compiler<'_> {
         })
     }
 
+    /// The test that `column LIKE constant` implies.
+    fn begins(&self, scope: &Scope<'_>, expr: &Expr) -> Option<Test> {
+        let Expr::Like {
+            negated: false,
+            any: false,
+            expr,
+            pattern,
+            escape_char: None,
+        } = expr
+        else {
+            return None;
+        };
+        let column = &scope.table.columns[scope.column(expr)?];
+        let is_text = matches!(column.sql_type, SqlType::Text | SqlType::Varchar(_));
+        let pattern = self.constant(pattern).filter(|_| is_text)?;
+        is_comparable_source(&pattern, column.sql_type).then_some(Test {
+            column: column.id,
+            sql_type: column.sql_type,
+            condition: Condition::Begins(pattern),
+        })
+    }
+
     /// `= ANY (expr)` of a column of type `t`.
     fn any_of(&self, expr: &Expr, t: SqlType) -> Option<Condition> {
         match expr {
@@ -336,7 +370,7 @@ impl Condition {
     /// What the column is compared with, arrays excepted.
     fn sources(&self) -> Vec<&Source> {
         match self {
-            Self::Equal(source) | Self::Same(source) => vec![source],
+            Self::Equal(source) | Self::Same(source) | Self::Begins(source) => vec![source],
             Self::In(list) => list.iter().collect(),
             Self::Any(..) => Vec::new(),
             Self::Within { lower, upper } => {
@@ -421,6 +455,12 @@ fn add(tests: &mut Vec<Test>, test: Test) -> Option<()> {
         return Some(());
     };
     match (&mut known.condition, test.condition) {
+        // LIKE is tested besides.
+        (known @ Condition::Begins(_), condition) => {
+            *known = condition;
+            Some(())
+        }
+        (_, Condition::Begins(_)) => Some(()),
         (
             Condition::Within { lower, upper },
             Condition::Within {

@@ -10,6 +10,7 @@
 //! bounds may therefore prove that it holds ([`comparison`]).
 
 use super::{ScalarValue, is_lossless};
+use crate::values::like_prefix;
 use datafusion::logical_expr::expr::{Between, InList, Like};
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 use strandline_base::{SqlType, Value};
@@ -318,16 +319,10 @@ pub(in crate::planning::provider) fn prefix(
     let Some(Value::Text(pattern)) = other_value(column.sql_type, pattern) else {
         return Vec::new();
     };
-    let end = pattern.find(['%', '_', '\\']).unwrap_or(pattern.len());
-    let prefix = &pattern[..end];
-    let Some(last) = prefix.chars().last() else {
+    let Some((from, end)) = like_prefix::bounds(&pattern) else {
         return Vec::new();
     };
-    let mut bounds = vec![predicate(column, CompareOp::Ge, Value::Text(prefix.into()))];
-    if let Some(next) = char::from_u32(u32::from(last) + 1) {
-        let mut above = prefix[..prefix.len() - last.len_utf8()].to_string();
-        above.push(next);
-        bounds.push(predicate(column, CompareOp::Lt, Value::Text(above.into())));
-    }
+    let mut bounds = vec![predicate(column, CompareOp::Ge, Value::Text(from.into()))];
+    bounds.extend(end.map(|end| predicate(column, CompareOp::Lt, Value::Text(end.into()))));
     bounds
 }
