@@ -1,10 +1,15 @@
-//! Busy-polls the socket before blocking, for up to `client_poll_time`.
+//! Busy-polls the socket before blocking, for up to `client_poll_time`, where that is quicker.
 //!
 //! A client with short statements sends the next one some microseconds after its answer. Blocking
-//! the session's thread for that time and waking it costs more than the statement. A virtual
-//! machine returns an idle processor to the host, and needs 0.1 ms to get it back. So a session
-//! with a quick client polls its socket before it blocks, and yields to other threads between
-//! polls.
+//! the session's thread for that time and waking it may cost more than the statement. A virtual
+//! machine returns an idle processor to the host, and needs up to 0.1 ms to get it back. So a
+//! session with a quick client polls its socket before it blocks, and yields to other threads
+//! between polls.
+//!
+//! It may be the other way round: a session that blocks leaves its processor to its client, and the
+//! two take turns on it without an idle one to be woken. Which way is quicker depends on the
+//! machine, on its load and on where the scheduler puts the client. So a session measures: in each
+//! [`ROUND_WAITS`] it waits [`TRIAL_WAITS`] times in the way that it does not prefer.
 //!
 //! Invariants:
 //! 1. At most all processors but one poll at a time; a machine with one processor never polls.
@@ -24,6 +29,15 @@ const PROBE_WAITS: u8 = 64;
 const GAIN: u8 = 1;
 const LOSS: u8 = 4;
 const SCORE_MAX: u8 = 16;
+
+/// A quick client's waits after which the other way is tried, and for how many waits. The first half
+/// of them is not measured: the scheduler takes some waits to move the client.
+const ROUND_WAITS: u16 = 512;
+const TRIAL_WAITS: u16 = 32;
+/// The weight of a wait in the average is 1 / this.
+const AVERAGED: u32 = 8;
+/// Polling is given up only for blocking that is quicker by this part of its time.
+const CLEAR_PART: u32 = 8;
 
 /// Limits the number of polling sessions of a server and the time of each poll.
 #[derive(Debug)]
@@ -76,6 +90,29 @@ pub(crate) struct Pace {
     score: u8,
     /// waits since the last poll
     waits: u8,
+    way: Way,
+    /// the average time until the next message, by way; None: not known
+    averages: [Option<Duration>; 2],
+    /// waits in this round
+    round: u16,
+    /// the beginning of the wait, if its end tells the client's pace
+    begun: Option<Instant>,
+}
+
+/// How a session waits for a quick client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Poll,
+    Block,
+}
+
+impl Way {
+    fn other(self) -> Self {
+        match self {
+            Self::Poll => Self::Block,
+            Self::Block => Self::Poll,
+        }
+    }
 }
 
 impl Pace {
@@ -85,6 +122,10 @@ impl Pace {
             poll_budget,
             score: LOSS,
             waits: 0,
+            way: Way::Poll,
+            averages: [None; 2],
+            round: 0,
+            begun: None,
         }
     }
 
@@ -99,6 +140,10 @@ impl Pace {
         };
         self.waits = 0;
         let begin = Instant::now();
+        self.begun = Some(begin);
+        if self.tried() == Way::Block {
+            return;
+        }
         loop {
             if transport.has_input() {
                 self.score = (self.score + GAIN).min(SCORE_MAX);
@@ -110,6 +155,66 @@ impl Pace {
             }
             std::thread::yield_now();
         }
+    }
+
+    /// A message has arrived.
+    pub fn arrived(&mut self) {
+        if let Some(begun) = self.begun.take() {
+            self.note(begun.elapsed());
+        }
+    }
+
+    /// The way of this wait.
+    fn tried(&self) -> Way {
+        match self.round < ROUND_WAITS - TRIAL_WAITS {
+            true => self.way,
+            false => self.way.other(),
+        }
+    }
+
+    /// A wait has ended after so long.
+    fn note(&mut self, waited: Duration) {
+        let way = self.tried();
+        let is_quick = waited <= self.poll_budget.time;
+        // A poll has settled the score itself.
+        if way == Way::Block {
+            self.score = match is_quick {
+                true => (self.score + GAIN).min(SCORE_MAX),
+                false => self.score.saturating_sub(LOSS),
+            };
+        }
+        // A client that thinks says nothing about the two ways.
+        if !is_quick {
+            return;
+        }
+        let settled = match way == self.way {
+            true => 0,
+            false => ROUND_WAITS - TRIAL_WAITS / 2,
+        };
+        if self.round >= settled {
+            let average = &mut self.averages[way as usize];
+            *average = Some(match *average {
+                Some(known) => known - known / AVERAGED + waited / AVERAGED,
+                None => waited,
+            });
+        }
+        self.round += 1;
+        if self.round == ROUND_WAITS {
+            self.round = 0;
+            self.choose();
+        }
+    }
+
+    fn choose(&mut self) {
+        let [Some(poll), Some(block)] = self.averages else {
+            return;
+        };
+        self.way = match poll - poll / CLEAR_PART > block {
+            true => Way::Block,
+            false => Way::Poll,
+        };
+        // What is tried next is measured anew.
+        self.averages[self.way.other() as usize] = None;
     }
 }
 
@@ -203,6 +308,55 @@ mod tests {
             assert!(polls(&mut pace));
         }
         assert!(!polls(&mut pace));
+    }
+
+    /// The ways of so many waits, each of which lasts as long as `waited` says of its way.
+    fn ways(pace: &mut Pace, waits: usize, waited: impl Fn(Way) -> Duration) -> Vec<Way> {
+        let wait = |_| {
+            let way = pace.tried();
+            pace.note(waited(way));
+            way
+        };
+        (0..waits).map(wait).collect()
+    }
+
+    #[test]
+    fn the_quicker_way_is_taken_and_the_other_one_tried() {
+        let budget = PollBudget::of_processors(2, Duration::from_secs(1));
+        let mut pace = Pace::new(Arc::new(budget));
+        let round = usize::from(ROUND_WAITS);
+        let trial = usize::from(TRIAL_WAITS);
+        let quick = Duration::from_micros(20);
+        let polls_slowly = |way| if way == Way::Poll { 2 * quick } else { quick };
+        let first = ways(&mut pace, round, polls_slowly);
+        assert!(first[..round - trial].iter().all(|way| *way == Way::Poll));
+        assert!(first[round - trial..].iter().all(|way| *way == Way::Block));
+        let second = ways(&mut pace, round, polls_slowly);
+        assert!(second[..round - trial].iter().all(|way| *way == Way::Block));
+        // It changes back when polling has become quicker, or as quick.
+        let alike = |_| quick;
+        ways(&mut pace, round, alike);
+        assert_eq!(pace.way, Way::Poll);
+        // Nearly as quick is not enough to give polling up.
+        let nearly = |way| {
+            if way == Way::Poll {
+                quick
+            } else {
+                quick * 19 / 20
+            }
+        };
+        ways(&mut pace, 3 * round, nearly);
+        assert_eq!(pace.way, Way::Poll);
+    }
+
+    #[test]
+    fn a_client_that_thinks_tells_nothing_of_the_ways() {
+        let mut pace = pace(2);
+        for _ in 0..3 * ROUND_WAITS {
+            pace.note(2 * TIME);
+        }
+        assert_eq!((pace.way, pace.averages), (Way::Poll, [None; 2]));
+        assert_eq!(pace.round, 0);
     }
 
     #[test]

@@ -223,7 +223,10 @@ impl Wire {
                     return Err(WireError::Closed);
                 }
                 Ok(0) => return Err(WireError::Io(ErrorKind::UnexpectedEof.into())),
-                Ok(n) => self.end += n,
+                Ok(n) => {
+                    self.pace.arrived();
+                    self.end += n;
+                }
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) => return Err(e.into()),
             }

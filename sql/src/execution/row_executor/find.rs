@@ -13,7 +13,8 @@ use std::sync::Arc;
 use strandline_base::{Result, RowId, SqlType, Value};
 use strandline_engine::catalog::TableDef;
 use strandline_engine::{
-    Covering, Direction, EntryWatch, GoneEntries, KeyBytes, KeyRange, ScanRequest, Statement,
+    CoveredColumns, Covering, Direction, EntryWatch, GoneEntries, KeyBytes, KeyRange, ScanRequest,
+    Statement,
 };
 
 /// A walk passes over so many entries for each row that is wanted, beside [`ROWS_MAX`]: of rows
@@ -31,13 +32,26 @@ impl IndexPath {
         self.covered.as_ref().map(|_| watch()).transpose()
     }
 
+    /// Whether each row that has a key of the range passes.
+    fn is_exact(&self, search: &Search) -> bool {
+        let used = self.points.len() + usize::from(matches!(self.next, Next::Test(_)));
+        let has_others = !search.rows.is_empty() || search.residual.is_some();
+        search.tests.len() == used && !has_others
+    }
+
     /// So many more entries are tried if each row that has a key of the range passes: keys that
     /// rows have left, as a queue leaves them behind.
     fn left_keys(&self, search: &Search) -> usize {
-        let used = self.points.len() + usize::from(matches!(self.next, Next::Test(_)));
-        let has_others = !search.rows.is_empty() || search.residual.is_some();
-        match search.tests.len() == used && !has_others {
+        match self.is_exact(search) {
             true => LEFT_KEYS_MAX,
+            false => 0,
+        }
+    }
+
+    /// So many of `offset` rows a walk may pass over by their entries alone.
+    fn skipped(&self, search: &Search, offset: usize) -> usize {
+        match self.is_exact(search) && search.sort.is_none() {
+            true => offset,
             false => 0,
         }
     }
@@ -137,9 +151,13 @@ impl Execution<'_> {
         });
         let locking = locking.as_ref();
         let read = (statement.as_ref(), table);
+        let mut skipped = 0;
         let found = match (&search.path, search.path.walk()) {
             (Path::Index(path), Some(direction)) => {
-                walk_over(read, &sets, (path, direction), most, locking)?
+                if locking.is_none() {
+                    skipped = path.skipped(search, offset);
+                }
+                walk_over(read, &sets, (path, direction), (skipped, most), locking)?
             }
             (Path::Key(path), Some(direction)) => {
                 count_over(read, &sets, (path, direction), most, locking)?
@@ -150,6 +168,7 @@ impl Execution<'_> {
             return Ok(None);
         };
         let width = search.reads.len();
+        let (most, offset) = (most.map(|most| most - skipped), offset - skipped);
         found.truncate(most.map_or(found.len(), |most| most.saturating_mul(width)));
         found.drain(..offset.saturating_mul(width).min(found.len()));
         Ok(Some(found))
@@ -323,13 +342,14 @@ fn few(
     Ok(is_few)
 }
 
-/// The first rows of an index's order. Where the index orders only by the first columns wanted, the
-/// rows that agree in these are sorted before more are read.
+/// The first rows of an index's order, `most` at most, without the first `skipped` of them. Where
+/// the index orders only by the first columns wanted, the rows that agree in these are sorted before
+/// more are read.
 fn walk_over(
     (statement, table): (&Statement, &Arc<TableDef>),
     sets: &Sets<'_>,
     (path, direction): (&IndexPath, Direction),
-    most: Option<usize>,
+    (mut skipped, most): (usize, Option<usize>),
     locking: Option<&Locking<'_>>,
 ) -> Decided<Vec<Value>> {
     if sets.is_empty() {
@@ -354,13 +374,18 @@ fn walk_over(
     note(statement, table, sets)?;
     let view = statement.view(table)?;
     let mut rows = FoundRows::new(&view, sets);
-    let mut watch = path.watch(statement, table)?;
+    let index = table.index(path.index).filter(|_| skipped > 0);
+    let nothing = index.and_then(|index| CoveredColumns::of(table, index, &[]));
+    let mut watch = match &nothing {
+        Some(_) => Some(statement.watch_entries(table, path.index)?),
+        None => path.watch(statement, table)?,
+    };
     // Jobs that were taken from a queue, say.
     let mut gone = GoneEntries::default();
     let entries = statement.index_cursor(table, path.index, &range, direction)?;
     let mut entries = entries.as_of(view.ts());
     let most = most.unwrap_or(usize::MAX);
-    let mut end = End::new(most, locking);
+    let mut end = End::new(most - skipped.min(most), locking);
     if let Some(sort) = &sets.search.sort {
         end.sort = Some((sort, path.ordered));
     }
@@ -386,12 +411,23 @@ fn walk_over(
             if bytes.is_cut() {
                 return Ok(None);
             }
+            if let Some((columns, watch)) = nothing.as_ref().zip(watch.as_ref())
+                && skipped > 0
+                && let covering = (Covering { columns, watch })
+                && let Some(is_there) = view.read_entry(*row, bytes, &covering, &mut [])?
+            {
+                gone.note(bytes, *row, !is_there);
+                skipped -= usize::from(is_there);
+                continue;
+            }
             let found = rows.read_by(*row, bytes, path, covering.as_ref())?;
             if sets.are_undecided() {
                 return Ok(None);
             }
             gone.note(bytes, *row, found == ByEntry::Gone);
-            if found == ByEntry::Found && !end.take(&mut rows, *row)? {
+            if found == ByEntry::Found && skipped > 0 {
+                skipped -= 1;
+            } else if found == ByEntry::Found && !end.take(&mut rows, *row)? {
                 break;
             }
         }
