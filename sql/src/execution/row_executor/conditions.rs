@@ -105,6 +105,11 @@ impl Test {
         )
     }
 
+    /// Whether no other condition says more of what it comes from.
+    pub fn is_all_that_is_tested(&self) -> bool {
+        !matches!(self.condition, Condition::Begins(_))
+    }
+
     /// Whether one value passes at most.
     pub fn is_equal(&self) -> bool {
         matches!(self.condition, Condition::Equal(_) | Condition::Same(_))

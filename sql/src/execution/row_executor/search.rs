@@ -81,7 +81,9 @@ impl Search {
             let used: Vec<String> = used.iter().map(text).collect();
             shown.push_str(&format!(" ({})", used.join(" AND ")));
         }
-        let others = (0..self.tests.len()).filter(|at| !used.contains(at));
+        // LIKE is shown as it is written, with the other conditions.
+        let is_shown = |at: &usize| self.tests[*at].is_all_that_is_tested();
+        let others = (0..self.tests.len()).filter(|at| !used.contains(at) && is_shown(at));
         let mut others: Vec<String> = others.map(|at| text(&at)).collect();
         let rows = self.rows.iter();
         others.extend(rows.map(|row| row.text(|id| name(id).to_string())));
