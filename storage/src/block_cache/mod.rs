@@ -48,3 +48,4 @@ pub use counters::Stats;
 pub use layout::BLOCK_CACHE_FILE;
 pub use open::KnownFiles;
 pub use settings::{Admission, Settings};
+pub use state::SegmentSummary;
