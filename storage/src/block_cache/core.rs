@@ -76,7 +76,8 @@ impl BlockCache {
         is_hit
     }
 
-    /// Offers a block that was read at random from the capacity tier. Never waits for a write.
+    /// Offers a block that was read at random from the capacity tier and has passed its reader's
+    /// check. Never waits for a write.
     pub fn admit(&self, block: BlockKey, bytes: &[u8]) {
         debug_assert_eq!(bytes.len(), block.len as usize);
         let mut state = self.state.lock();

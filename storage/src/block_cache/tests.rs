@@ -6,6 +6,7 @@ mod damage;
 mod failures;
 mod model;
 mod opening;
+mod state;
 mod threads;
 
 use std::sync::Arc;
