@@ -13,16 +13,32 @@ use strandline_engine::*;
 use strandline_object::{ObjectDevice, Options};
 use strandline_sim::{SimDisk, SimStore, StoreFault};
 
+/// Bytes of the block cache's segments.
+const SEGMENT_BYTES: u32 = 8 << 10;
+
 /// A machine with a disk, and the store.
 struct Machine {
     disk: SimDisk,
     store: SimStore,
+    /// bytes of the block cache
+    block_cache_bytes: u64,
 }
 
 impl Machine {
     fn new(seed: u64) -> Self {
-        let (disk, store) = (SimDisk::new(seed), SimStore::new());
-        Self { disk, store }
+        Self {
+            disk: SimDisk::new(seed),
+            store: SimStore::new(),
+            block_cache_bytes: 0,
+        }
+    }
+
+    /// With a block cache of eight small segments.
+    fn cached(seed: u64) -> Self {
+        Self {
+            block_cache_bytes: 4096 + 8 * u64::from(SEGMENT_BYTES),
+            ..Self::new(seed)
+        }
     }
 
     /// The objects as a device whose clock does not wait. Chunk files are uploaded in parts.
@@ -45,7 +61,12 @@ impl Machine {
     }
 
     fn open(&self, clock: &Arc<ManualClock>) -> Result<Arc<Db>> {
-        open(self.device()?, clock)
+        let settings = Settings {
+            block_cache_bytes: self.block_cache_bytes,
+            block_cache_segment_bytes_max: SEGMENT_BYTES,
+            ..Settings::default()
+        };
+        open_with(self.device()?, clock, settings)
     }
 
     /// What the next start finds after the crash.
@@ -53,6 +74,7 @@ impl Machine {
         Self {
             disk: self.disk.after_crash(seed),
             store: self.store.after_crash(),
+            ..*self
         }
     }
 
@@ -196,6 +218,7 @@ fn a_second_database_on_the_same_objects_is_refused() {
     let other = Machine {
         disk: SimDisk::new(2),
         store: machine.store.clone(),
+        block_cache_bytes: 0,
     };
     let error = other.open(&wall).err().expect("foreign");
     assert!(
@@ -223,7 +246,16 @@ fn workload(db: &Arc<Db>, wall: &ManualClock, known: &mut Vec<State>) -> Result<
 /// the database goes on.
 #[test]
 fn a_crash_at_any_request_loses_nothing_and_leaves_no_orphan() {
-    let counted = Machine::new(1);
+    crash_at_any_request(&|| Machine::new(1), 1);
+}
+
+#[test]
+fn a_crash_at_any_request_loses_nothing_with_a_block_cache() {
+    crash_at_any_request(&|| Machine::cached(1), 3);
+}
+
+fn crash_at_any_request(new: &dyn Fn() -> Machine, stride: usize) {
+    let counted = new();
     let wall = clock();
     let db = counted.open(&wall).expect("open");
     let opened = counted.store.requests();
@@ -231,9 +263,9 @@ fn a_crash_at_any_request_loses_nothing_and_leaves_no_orphan() {
     let requests = counted.store.requests();
     drop(db);
     let mut crashes = 0;
-    for at in opened + 1..=requests {
+    for at in (opened + 1..=requests).step_by(stride) {
         for is_carried_out in [false, true] {
-            let (machine, wall) = (Machine::new(1), clock());
+            let (machine, wall) = (new(), clock());
             let db = machine.open(&wall).expect("open");
             machine.store.crash_at(at, is_carried_out, &machine.disk);
             let mut known = Vec::new();
@@ -259,7 +291,43 @@ fn a_crash_at_any_request_loses_nothing_and_leaves_no_orphan() {
             assert_eq!(found.names(""), names, "{what}: no orphan was left");
         }
     }
-    assert!(crashes > 20, "{crashes} crashes of {requests} requests");
+    assert!(
+        crashes > 20 / stride,
+        "{crashes} crashes of {requests} requests"
+    );
+}
+
+/// Rows read one by one.
+fn rows(db: &Arc<Db>) -> Vec<Vec<Value>> {
+    (0..200).map(|k| get(db, k).expect("a row")).collect()
+}
+
+/// Blocks, footers and headers come from the block cache, after a restart too: such reads make no
+/// request, so they go on while the store cannot be reached.
+#[test]
+fn cached_blocks_need_no_store() {
+    let (machine, wall) = (Machine::cached(1), clock());
+    let db = machine.open(&wall).expect("open");
+    build(&db, &wall);
+    let expected = rows(&db);
+    drop(db);
+    let mut gets = Vec::new();
+    for _ in 0..3 {
+        let db = machine.open(&wall).expect("open");
+        let before = machine.store.requests();
+        assert_eq!(rows(&db), expected);
+        gets.push(machine.store.log(before).len());
+    }
+    assert!(
+        gets[0] > 0 && gets[2] == 0,
+        "requests of each opening's reads: {gets:?}"
+    );
+    let db = machine.open(&wall).expect("open");
+    machine.store.set_unreachable(true);
+    assert_eq!(rows(&db), expected, "while the store cannot be reached");
+    assert!(db.block_cache_stats().is_some_and(|stats| stats.hits > 0));
+    machine.store.set_unreachable(false);
+    assert!(db.check().expect("check").is_empty());
 }
 
 /// One lost or missing answer at any request is overcome and changes nothing.
