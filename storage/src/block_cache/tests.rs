@@ -4,6 +4,7 @@ mod admission;
 mod crash;
 mod damage;
 mod failures;
+mod format;
 mod model;
 mod opening;
 mod state;

@@ -189,6 +189,7 @@ fn a_newer_cache_that_cannot_be_removed_is_an_error() {
 #[test]
 fn a_cache_that_cannot_be_read_is_removed_for_good() {
     let rig = filled(3);
+    rig.disk.device().sync_directory().unwrap();
     rig.disk.fail_reads(BLOCK_CACHE_FILE);
     let cache = rig.open(settings(3));
     assert_eq!((cache.stats().blocks, cache.stats().replaced), (0, 1));
@@ -212,6 +213,7 @@ fn a_cache_that_cannot_be_read_is_removed_for_good() {
 #[test]
 fn a_cache_with_an_unreadable_head_is_removed_for_good() {
     let rig = filled(3);
+    rig.disk.device().sync_directory().unwrap();
     let cut = 4_096 + 2 * u64::from(SEGMENT_BYTES);
     let device = UnreadableFrom {
         inner: rig.disk.device(),

@@ -17,7 +17,11 @@ fn with_block(block: BlockKey) -> (State, u64, Place) {
 fn write(state: &mut State, block: BlockKey) {
     state.admit(block, 1, content(block).into());
     state.seal();
-    let mut places: Vec<Place> = state.waiting().into_iter().map(|(place, _)| place).collect();
+    let mut places: Vec<Place> = state
+        .waiting()
+        .into_iter()
+        .map(|(place, _)| place)
+        .collect();
     state.clear_slot(0);
     places.iter_mut().for_each(|place| place.at = 56);
     state.end_write(0, &places);
@@ -53,6 +57,9 @@ fn a_block_that_has_left_its_slot_is_not_reinserted() {
     assert_eq!(state.touched_of(0), [place]);
     state.forget_file(1);
     assert!(state.touched_of(0).is_empty());
-    assert!(!state.reinsert(0, place, content(block).into()), "its file was dropped");
+    assert!(
+        !state.reinsert(0, place, content(block).into()),
+        "its file was dropped"
+    );
     assert!(state.look_up(block).is_none());
 }
