@@ -10,12 +10,11 @@
 use crate::db::Db;
 use crate::db::cache_steps::CacheSteps;
 use crate::maintenance::set_aside::contained;
-use std::sync::Arc;
-use strandline_base::{Clock, Error, ErrorKind, Result};
+use strandline_base::{Clock, ErrorKind, Result};
 use strandline_storage::block_cache::BlockCache;
 
 /// The thread: it ends when the cache is closed, or by a bug in it.
-fn run(cache: &BlockCache, steps: &CacheSteps, clock: &dyn Clock) {
+pub(super) fn run(cache: &BlockCache, steps: &CacheSteps, clock: &dyn Clock) {
     while cache.wait_for_segment() {
         let written = step(cache, steps, clock);
         if written.is_err_and(|failure| failure.kind() == ErrorKind::Internal) {
@@ -35,19 +34,6 @@ fn step(cache: &BlockCache, steps: &CacheSteps, clock: &dyn Clock) -> Result<boo
 }
 
 impl Db {
-    pub(super) fn start_block_cache_steps(&self) -> Result<()> {
-        let Some(cache) = self.shared.files.block_cache().cloned() else {
-            return Ok(());
-        };
-        let (steps, clock) = (self.block_cache_steps.clone(), self.clock.clone());
-        let thread = std::thread::Builder::new()
-            .name("strandline-block-cache".into())
-            .spawn(move || run(&cache, &steps, &*clock))
-            .map_err(|e| Error::io("starting the thread of the block cache", &e))?;
-        self.maintenance.state.lock().block_cache_steps = Some(thread);
-        Ok(())
-    }
-
     /// Writes the segment of the block cache that waits, unless a thread does so.
     pub(super) fn make_block_cache_steps(&self) {
         if let Some(cache) = self.shared.files.block_cache()
@@ -62,7 +48,7 @@ impl Db {
     /// its lock.
     pub(super) fn end_block_cache_steps(&self) {
         let thread = self.maintenance.state.lock().block_cache_steps.take();
-        let Some(cache): Option<&Arc<BlockCache>> = self.shared.files.block_cache() else {
+        let Some(cache) = self.shared.files.block_cache() else {
             return;
         };
         cache.close();

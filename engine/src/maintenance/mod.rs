@@ -79,6 +79,19 @@ impl Db {
         Ok(())
     }
 
+    fn start_block_cache_steps(&self) -> Result<()> {
+        let Some(cache) = self.shared.files.block_cache().cloned() else {
+            return Ok(());
+        };
+        let (steps, clock) = (self.block_cache_steps.clone(), self.clock.clone());
+        let thread = std::thread::Builder::new()
+            .name("strandline-block-cache".into())
+            .spawn(move || block_cache_steps::run(&cache, &steps, &*clock))
+            .map_err(|e| Error::io("starting the thread of the block cache", &e))?;
+        self.maintenance.state.lock().block_cache_steps = Some(thread);
+        Ok(())
+    }
+
     /// Ends the thread of the SSD cache. The database is marked as closed.
     fn end_cache_steps(&self) {
         let thread = self.maintenance.state.lock().cache_steps.take();
