@@ -184,12 +184,19 @@ fn a_newer_cache_that_cannot_be_removed_is_an_error() {
     }
 }
 
+/// What the cache has written is durable, as a device may make it by itself.
+fn make_durable(rig: &Rig) {
+    let device = rig.disk.device();
+    device.open(BLOCK_CACHE_FILE).unwrap().sync().unwrap();
+    device.sync_directory().unwrap();
+}
+
 /// Bytes that cannot be read now may be there later, when the database has used the numbers that
 /// they know: the file goes, durably, or the opening fails.
 #[test]
 fn a_cache_that_cannot_be_read_is_removed_for_good() {
     let rig = filled(3);
-    rig.disk.device().sync_directory().unwrap();
+    make_durable(&rig);
     rig.disk.fail_reads(BLOCK_CACHE_FILE);
     let cache = rig.open(settings(3));
     assert_eq!((cache.stats().blocks, cache.stats().replaced), (0, 1));
@@ -213,7 +220,7 @@ fn a_cache_that_cannot_be_read_is_removed_for_good() {
 #[test]
 fn a_cache_with_an_unreadable_head_is_removed_for_good() {
     let rig = filled(3);
-    rig.disk.device().sync_directory().unwrap();
+    make_durable(&rig);
     let cut = 4_096 + 2 * u64::from(SEGMENT_BYTES);
     let device = UnreadableFrom {
         inner: rig.disk.device(),

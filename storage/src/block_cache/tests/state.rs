@@ -63,3 +63,20 @@ fn a_block_that_has_left_its_slot_is_not_reinserted() {
     );
     assert!(state.look_up(block).is_none());
 }
+
+/// The list of segments has the blocks that a reader would find there.
+#[test]
+fn a_replaced_block_is_none_of_its_segment() {
+    let block = block(1, 0);
+    let (mut state, ..) = with_block(block);
+    assert_eq!(
+        (state.segments()[0].blocks, state.segments()[0].bytes),
+        (1, 60)
+    );
+    let longer = BlockKey { len: 61, ..block };
+    state.admit(longer, 1, content(longer).into());
+    assert_eq!(
+        (state.segments()[0].blocks, state.segments()[0].bytes),
+        (0, 0)
+    );
+}
