@@ -66,6 +66,7 @@ pub use strandline_base::{
 };
 pub use strandline_device::{Device, Tier, TieredDevice};
 pub use strandline_index::{Direction, KeyBytes, KeyRange, OrderedKeys, PartOrder};
+pub use strandline_storage::block_cache::Stats as BlockCacheStats;
 pub use strandline_storage::ssd_cache::{Mode as SsdCacheMode, Stats as SsdCacheStats};
 pub use strandline_storage::tiers::recorded_capacity_path;
 pub use strandline_tail::change::RowLock;

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use strandline_base::{Clock, Error, Result, SqlState};
 use strandline_device::Device;
+use strandline_storage::block_cache::Settings as BlockCacheSettings;
 use strandline_storage::ssd_cache::{Mode as SsdCacheMode, Settings as CacheSettings};
 use strandline_txn::Isolation;
 
@@ -46,6 +47,13 @@ pub struct Settings {
     pub ssd_cache_bytes: u64,
     /// How the SSD cache treats changed pages. Default: `pc`.
     pub ssd_cache_mode: SsdCacheMode,
+    /// Bytes of the block cache: blocks of chunk files and of history that single rows were read
+    /// from, kept on the fast tier. It needs two directories. Default: 0, no cache, for the same
+    /// reason.
+    pub block_cache_bytes: u64,
+    /// Bound on the bytes of the block cache's segments, see [`Settings::block_cache`]. Default:
+    /// none; tests make it small.
+    pub block_cache_segment_bytes_max: u32,
     /// Bound on the memory for pages of indexes, below the share that
     /// [`Settings::index_page_bytes`] tells. Default: none; tests make it small.
     pub index_page_bytes_max: usize,
@@ -75,6 +83,8 @@ impl Default for Settings {
             reserve_bytes: 32 << 20,
             ssd_cache_bytes: 0,
             ssd_cache_mode: SsdCacheMode::default(),
+            block_cache_bytes: 0,
+            block_cache_segment_bytes_max: u32::MAX,
             index_page_bytes_max: usize::MAX,
             background_maintenance: true,
             expressions: None,
@@ -121,6 +131,20 @@ impl Settings {
         let directory = CacheSettings::new(0, self.ssd_cache_bytes).directory_bytes();
         usize::try_from(directory).unwrap_or(usize::MAX)
     }
+    /// The block cache of the database `identity`; None without one. A segment is a power of two,
+    /// between 256 KiB and 4 MiB, of which three fit into an eighth of [`Settings::cache_bytes`].
+    pub fn block_cache(&self, identity: u128) -> Option<BlockCacheSettings> {
+        if self.block_cache_bytes == 0 {
+            return None;
+        }
+        let share = u32::try_from(self.cache_bytes() / 24).unwrap_or(u32::MAX);
+        let largest = BlockCacheSettings::SEGMENT_BYTES;
+        let segment_bytes = (1 << share.max(1).ilog2()).clamp(256 << 10, largest);
+        Some(BlockCacheSettings {
+            segment_bytes: segment_bytes.min(self.block_cache_segment_bytes_max),
+            ..BlockCacheSettings::new(identity, self.block_cache_bytes)
+        })
+    }
     /// Bytes of the rows of one range; wider rows get ranges of fewer rows. It is a 16th, between 1
     /// MiB and 64 MiB, so that the copies of a range in loads and merges fit side by side.
     pub fn range_bytes(&self) -> usize {
@@ -152,7 +176,32 @@ impl Settings {
                 ),
             ));
         }
-        self.check_ssd_cache()
+        self.check_ssd_cache()?;
+        self.check_block_cache()
+    }
+
+    fn check_block_cache(&self) -> Result<()> {
+        let Some(cache) = self.block_cache(0) else {
+            return Ok(());
+        };
+        let (bytes, least) = (self.block_cache_bytes, cache.cache_bytes_min());
+        let refused = |what: String| Error::invalid(SqlState::INVALID_PARAMETER_VALUE, what);
+        if bytes < least {
+            let what = format!("block_cache_bytes is {bytes}, but must be 0 or at least {least}");
+            return Err(refused(what).with_hint("0 turns the block cache off."));
+        }
+        let memory = cache.memory_bytes_max();
+        let most = (self.cache_bytes() / 4).saturating_sub(self.ssd_cache_memory_bytes());
+        if memory > most {
+            let what = format!(
+                "block_cache_bytes is {bytes}, but such a cache needs up to {memory} bytes of \
+                 memory, more than {most}"
+            );
+            return Err(
+                refused(what).with_hint("Make the block cache smaller, or raise memory_bytes.")
+            );
+        }
+        Ok(())
     }
 
     fn check_ssd_cache(&self) -> Result<()> {
@@ -182,21 +231,37 @@ impl Settings {
     /// Refuses settings that `device` cannot serve.
     ///
     /// # Errors
-    /// 22023 for an SSD cache on one directory.
+    /// 22023 for an SSD cache or a block cache on one directory.
     pub fn check_on(&self, device: &dyn Device) -> Result<()> {
-        let has_cache = self.ssd_cache_bytes > 0 && self.ssd_cache_mode != SsdCacheMode::Off;
-        if !has_cache || device.tiers().is_some() {
+        let ssd_cache_bytes = match self.ssd_cache_mode {
+            SsdCacheMode::Off => 0,
+            _ => self.ssd_cache_bytes,
+        };
+        let caches = [
+            (
+                "ssd_cache_bytes",
+                ssd_cache_bytes,
+                "the SSD cache keeps pages",
+            ),
+            (
+                "block_cache_bytes",
+                self.block_cache_bytes,
+                "the block cache keeps blocks",
+            ),
+        ];
+        let wanted = caches.into_iter().find(|(_, bytes, _)| *bytes > 0);
+        let Some((name, bytes, cache_keeps)) = wanted.filter(|_| device.tiers().is_none()) else {
             return Ok(());
-        }
+        };
         let what = format!(
-            "ssd_cache_bytes is {}, but the database in \"{}\" has no capacity directory",
-            self.ssd_cache_bytes,
+            "{name} is {bytes}, but the database in \"{}\" has no capacity directory",
             device.location()
         );
-        Err(Error::invalid(SqlState::INVALID_PARAMETER_VALUE, what).with_hint(
-            "Set capacity_dir too: the SSD cache keeps pages of that directory on the fast device. \
-             Or leave ssd_cache_bytes out.",
-        ))
+        let hint = format!(
+            "Set capacity_dir too: {cache_keeps} of that directory on the fast device. Or leave \
+             {name} out."
+        );
+        Err(Error::invalid(SqlState::INVALID_PARAMETER_VALUE, what).with_hint(hint))
     }
 }
 

@@ -17,12 +17,25 @@ use strandline_sim::{SimDisk, SimStore, StoreFault};
 struct Machine {
     disk: SimDisk,
     store: SimStore,
+    /// bytes of the block cache, and of its segments
+    block_cache: (u64, u32),
 }
 
 impl Machine {
     fn new(seed: u64) -> Self {
-        let (disk, store) = (SimDisk::new(seed), SimStore::new());
-        Self { disk, store }
+        Self {
+            disk: SimDisk::new(seed),
+            store: SimStore::new(),
+            block_cache: (0, u32::MAX),
+        }
+    }
+
+    /// With a block cache of eight segments.
+    fn cached(seed: u64, segment_bytes: u32) -> Self {
+        Self {
+            block_cache: (4096 + 8 * u64::from(segment_bytes), segment_bytes),
+            ..Self::new(seed)
+        }
     }
 
     /// The objects as a device whose clock does not wait. Chunk files are uploaded in parts.
@@ -45,7 +58,12 @@ impl Machine {
     }
 
     fn open(&self, clock: &Arc<ManualClock>) -> Result<Arc<Db>> {
-        open(self.device()?, clock)
+        let settings = Settings {
+            block_cache_bytes: self.block_cache.0,
+            block_cache_segment_bytes_max: self.block_cache.1,
+            ..Settings::default()
+        };
+        open_with(self.device()?, clock, settings)
     }
 
     /// What the next start finds after the crash.
@@ -53,6 +71,7 @@ impl Machine {
         Self {
             disk: self.disk.after_crash(seed),
             store: self.store.after_crash(),
+            ..*self
         }
     }
 
@@ -194,8 +213,8 @@ fn a_second_database_on_the_same_objects_is_refused() {
     let db = machine.open(&wall).expect("open");
     build(&db, &wall);
     let other = Machine {
-        disk: SimDisk::new(2),
         store: machine.store.clone(),
+        ..Machine::new(2)
     };
     let error = other.open(&wall).err().expect("foreign");
     assert!(
@@ -223,7 +242,16 @@ fn workload(db: &Arc<Db>, wall: &ManualClock, known: &mut Vec<State>) -> Result<
 /// the database goes on.
 #[test]
 fn a_crash_at_any_request_loses_nothing_and_leaves_no_orphan() {
-    let counted = Machine::new(1);
+    crash_at_any_request(&|| Machine::new(1), 1);
+}
+
+#[test]
+fn a_crash_at_any_request_loses_nothing_with_a_block_cache() {
+    crash_at_any_request(&|| Machine::cached(1, 8 << 10), 3);
+}
+
+fn crash_at_any_request(new: &dyn Fn() -> Machine, stride: usize) {
+    let counted = new();
     let wall = clock();
     let db = counted.open(&wall).expect("open");
     let opened = counted.store.requests();
@@ -231,9 +259,9 @@ fn a_crash_at_any_request_loses_nothing_and_leaves_no_orphan() {
     let requests = counted.store.requests();
     drop(db);
     let mut crashes = 0;
-    for at in opened + 1..=requests {
+    for at in (opened + 1..=requests).step_by(stride) {
         for is_carried_out in [false, true] {
-            let (machine, wall) = (Machine::new(1), clock());
+            let (machine, wall) = (new(), clock());
             let db = machine.open(&wall).expect("open");
             machine.store.crash_at(at, is_carried_out, &machine.disk);
             let mut known = Vec::new();
@@ -259,7 +287,57 @@ fn a_crash_at_any_request_loses_nothing_and_leaves_no_orphan() {
             assert_eq!(found.names(""), names, "{what}: no orphan was left");
         }
     }
-    assert!(crashes > 20, "{crashes} crashes of {requests} requests");
+    assert!(
+        crashes > 20 / stride,
+        "{crashes} crashes of {requests} requests"
+    );
+}
+
+/// Rows read one by one.
+fn rows(db: &Arc<Db>) -> Vec<Vec<Value>> {
+    (0..200).map(|k| get(db, k).expect("a row")).collect()
+}
+
+/// Blocks, footers and headers come from the block cache, after a restart too: such reads make no
+/// request, so they go on while the store cannot be reached.
+#[test]
+fn cached_blocks_need_no_store() {
+    let (machine, wall) = (Machine::cached(1, 4 << 20), clock());
+    let db = machine.open(&wall).expect("open");
+    create_table(&db, HistoryPolicy::None);
+    // More than the device reads ahead, also encoded.
+    let mut rng = strandline_base::rng::Rng::new(1);
+    let texts: Vec<String> = (0..200)
+        .map(|_| {
+            (0..200)
+                .map(|_| format!("{:016x}", rng.next_u64()))
+                .collect()
+        })
+        .collect();
+    for (k, text) in (0..).zip(&texts) {
+        insert(&db, &row(k, 0, text));
+    }
+    db.checkpoint(true).expect("checkpoint");
+    drop(db);
+    let expected = (0..).zip(&texts).map(|(k, text)| row(k, 0, text).to_vec());
+    let expected: Vec<Vec<Value>> = expected.collect();
+    let mut requests = Vec::new();
+    for _ in 0..2 {
+        let db = machine.open(&wall).expect("open");
+        let before = machine.store.requests();
+        assert_eq!(rows(&db), expected);
+        requests.push(machine.store.requests() - before);
+    }
+    assert!(
+        requests[0] > 0 && requests[1] == 0,
+        "of each opening's reads: {requests:?}"
+    );
+    let db = machine.open(&wall).expect("open");
+    machine.store.set_unreachable(true);
+    assert_eq!(rows(&db), expected, "while the store cannot be reached");
+    assert!(db.block_cache_stats().is_some_and(|stats| stats.hits > 0));
+    machine.store.set_unreachable(false);
+    assert!(db.check().expect("check").is_empty());
 }
 
 /// One lost or missing answer at any request is overcome and changes nothing.

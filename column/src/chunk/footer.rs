@@ -25,6 +25,10 @@ use strandline_base::{BLOCK_ROWS, Error, Result, SqlType, Value, checksum};
 /// Bytes of the trailer, the last bytes of every chunk.
 pub const TRAILER_BYTES: usize = 12;
 
+/// No footer is longer, with its trailer: 16 blocks with bounds of up to 64 bytes, and a shared
+/// part of up to 1 KiB. So that many bytes from the end of a chunk have all of it.
+pub const FOOTER_BYTES_MAX: usize = 4 << 10;
+
 /// A block's lower and upper bound; `None` where there is none.
 pub type BlockBounds = (Option<Value>, Option<Value>);
 /// The last four bytes of a chunk.
@@ -375,20 +379,12 @@ impl ChunkFooter {
         footer.put_u32(len as u32);
         footer.put_u32(crc);
         footer.put_u32(MAGIC);
+        debug_assert!(footer.len() <= FOOTER_BYTES_MAX, "{} bytes", footer.len());
         footer
     }
 
-    /// The bytes at the end of a chunk that [`ChunkFooter::decode`] needs, according to the chunk's
-    /// last [`TRAILER_BYTES`].
-    ///
-    /// # Errors
-    /// Bytes that are not a trailer are a corruption error.
-    pub fn encoded_len(trailer: &[u8]) -> Result<usize> {
-        Ok(trailer_of(trailer)?.0 + TRAILER_BYTES)
-    }
-
-    /// Reads the footer at the end of `tail`, the last bytes of a chunk (at least
-    /// [`ChunkFooter::encoded_len`] of them, at most the whole chunk).
+    /// Reads the footer at the end of `tail`, the last bytes of a chunk: [`FOOTER_BYTES_MAX`] of
+    /// them are enough, and the whole chunk is not too much.
     ///
     /// # Errors
     /// A checksum that does not match, a malformed footer and a type stored differently from `t`

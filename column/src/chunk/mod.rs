@@ -50,7 +50,7 @@ use strandline_base::{BLOCK_ROWS, Error, RANGE_ROWS, Result, SqlType, Value, che
 
 pub use bounds::MAX_BOUND_BYTES;
 use footer::NewBlock;
-pub use footer::{BlockBounds, BlockEntry, ChunkFooter, TRAILER_BYTES};
+pub use footer::{BlockBounds, BlockEntry, ChunkFooter, FOOTER_BYTES_MAX, TRAILER_BYTES};
 pub use stream::ChunkStream;
 
 /// Bytes of a column from which it is read back block by block after encoding.

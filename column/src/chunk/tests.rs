@@ -157,12 +157,8 @@ fn check(t: SqlType, array: &ArrayRef, what: &str) -> ChunkFooter {
     let mut bytes = b"before".to_vec();
     let footer = encode_chunk(t, array, IDENTITY, &mut bytes).unwrap();
     let bytes = bytes.strip_prefix(b"before").unwrap();
-    let needed = ChunkFooter::encoded_len(&bytes[bytes.len() - TRAILER_BYTES..]).unwrap();
-    assert_eq!(
-        needed as u64,
-        bytes.len() as u64 - footer.footer_offset(),
-        "{what}"
-    );
+    let needed = bytes.len() - footer.footer_offset() as usize;
+    assert!(needed <= FOOTER_BYTES_MAX, "{what}");
     let reopened = ChunkFooter::decode(t, IDENTITY, &bytes[bytes.len() - needed..]).unwrap();
     assert_eq!(reopened, footer, "{what}");
     assert_eq!(

@@ -48,6 +48,7 @@ impl Db {
         if self.device().tiers().is_some() {
             sections.push(self.inspect_tiers()?);
         }
+        sections.extend(self.inspect_block_cache());
         sections.extend(self.inspect_kept_logs());
         let catalog = self.catalog();
         sections.push(self.inspect_tables(catalog.tables.values())?);
@@ -139,6 +140,21 @@ impl Db {
             ]);
         }
         Ok(section)
+    }
+
+    /// The segments of the block cache, if there is one, in the order of their writing.
+    fn inspect_block_cache(&self) -> Option<InspectionSection> {
+        let columns = ["segment", "number", "blocks", "bytes"];
+        let mut section = InspectionSection::new("Block cache", &columns);
+        for segment in self.shared.files.block_cache()?.segments() {
+            section.rows.push(vec![
+                segment.slot.to_string(),
+                segment.number.to_string(),
+                segment.blocks.to_string(),
+                segment.bytes.to_string(),
+            ]);
+        }
+        Some(section)
     }
 
     /// The parts of the log that are kept for closed-off tables, if there are any.

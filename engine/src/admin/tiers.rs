@@ -20,6 +20,10 @@ pub struct TierCounts {
     pub bytes_max: Option<u64>,
     /// bytes of blocks that are fresher than the capacity tier
     pub fresh_bytes: Option<u64>,
+    /// bytes that a cache has written since the database was opened
+    pub written_bytes: Option<u64>,
+    /// segments that the block cache has written since then
+    pub writes: Option<u64>,
     /// blocks by what has happened to them since the database was opened, in the order of
     /// [`TierCounts::EVENTS`]
     pub events: Option<[u64; TierCounts::EVENTS.len()]>,
@@ -56,7 +60,30 @@ impl Db {
             rows.push(counts_of(name, location, bytes));
         }
         rows.extend(self.ssd_cache_counts());
+        rows.extend(self.block_cache_counts());
         Ok(rows)
+    }
+
+    fn block_cache_counts(&self) -> Option<TierCounts> {
+        let stats = self.block_cache_stats()?;
+        Some(TierCounts {
+            name: "block_cache",
+            location: "fast".to_owned(),
+            bytes: stats.bytes,
+            bytes_max: Some(stats.cache_bytes),
+            written_bytes: Some(stats.bytes_written),
+            writes: Some(stats.writes),
+            events: Some([
+                stats.hits,
+                stats.misses,
+                stats.admissions,
+                stats.evictions,
+                stats.refusals,
+                0,
+                stats.damaged,
+            ]),
+            ..TierCounts::default()
+        })
     }
 
     fn ssd_cache_counts(&self) -> Option<TierCounts> {
@@ -69,6 +96,8 @@ impl Db {
             bytes: stats.blocks * slot_bytes,
             bytes_max: Some(stats.slots * slot_bytes),
             fresh_bytes: Some(stats.fresh_blocks * slot_bytes),
+            written_bytes: Some(stats.bytes_written),
+            writes: None,
             events: Some([
                 stats.hits,
                 stats.misses,

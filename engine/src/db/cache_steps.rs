@@ -1,4 +1,5 @@
-//! How the background work of the SSD cache goes: see `maintenance::cache_steps`.
+//! How the background work of a cache goes: see `maintenance::cache_steps` for the SSD cache,
+//! `maintenance::block_cache_steps` for the block cache.
 //!
 //! Lock order: `state` is taken with nothing else held, and held only to look and to change.
 
@@ -17,6 +18,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// The outcome of the last step.
 #[derive(Debug)]
 pub(crate) struct CacheSteps {
+    /// a plural noun, for the log
+    name: &'static str,
     state: Mutex<State>,
 }
 
@@ -26,19 +29,19 @@ struct State {
     pauses: Pauses,
 }
 
-impl Default for CacheSteps {
-    fn default() -> Self {
+impl CacheSteps {
+    /// No step was made; `name` is a plural noun for the log.
+    pub fn new(name: &'static str) -> Self {
         let state = State {
             failure: None,
             pauses: Pauses::new(FIRST_PAUSE, LONGEST_PAUSE),
         };
         Self {
+            name,
             state: Mutex::new(state),
         }
     }
-}
 
-impl CacheSteps {
     /// The failure of the last step.
     pub fn failure(&self) -> Option<Error> {
         self.state.lock().failure.clone()
@@ -55,7 +58,7 @@ impl CacheSteps {
     pub fn note(&self, outcome: Result<(), &Error>, now_us: u64) {
         let mut state = self.state.lock();
         let (before, now) = (state.failure.as_ref(), outcome.err());
-        events::background_work("steps of the SSD cache", before, now);
+        events::background_work(self.name, before, now);
         state.failure = now.cloned();
         match outcome {
             Ok(()) => state.pauses.reset(),

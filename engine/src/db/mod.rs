@@ -91,6 +91,7 @@ pub struct Db {
     pub(crate) index_builds: IndexBuilds,
     pub(crate) index_files: Arc<IndexFiles>,
     pub(crate) cache_steps: Arc<CacheSteps>,
+    pub(crate) block_cache_steps: Arc<CacheSteps>,
     /// held while the database is open
     pub(crate) lock: Mutex<Option<Box<dyn Send + Sync>>>,
 }
@@ -132,6 +133,8 @@ pub(crate) struct MaintenanceState {
     pub(crate) log_writer: Option<std::thread::JoinHandle<()>>,
     /// the thread of the SSD cache
     pub(crate) cache_steps: Option<std::thread::JoinHandle<()>>,
+    /// the thread of the block cache
+    pub(crate) block_cache_steps: Option<std::thread::JoinHandle<()>>,
 }
 
 /// Counters since the database was opened.

@@ -21,8 +21,10 @@ impl Db {
     /// share.
     fn key_bytes(&self) -> u64 {
         let taken = self.shared.pool.taken_bytes().load(Ordering::Relaxed);
-        let taken = taken.saturating_sub(self.index_files.memory_bytes()) as u64;
-        taken.saturating_sub(self.index_size().1)
+        let taken = taken.saturating_sub(self.index_files.memory_bytes());
+        let block_cache = self.shared.files.block_cache();
+        let taken = taken.saturating_sub(block_cache.map_or(0, |cache| cache.counted_bytes()));
+        (taken as u64).saturating_sub(self.index_size().1)
     }
 
     /// Entries and bytes of all secondary indexes.
@@ -108,10 +110,16 @@ impl Db {
         stores.values().map(|store| store.run_size().1).sum()
     }
 
-    fn cache_counter(&self) -> (&'static str, u64, String) {
-        let failing = self.failing_cache();
-        let count = u64::from(failing.is_some());
-        ("ssd_cache_failing", count, failing.unwrap_or_default())
+    fn cache_counters(&self) -> impl Iterator<Item = (&'static str, u64, String)> {
+        let of = |name, failing: Option<String>| {
+            let count = u64::from(failing.is_some());
+            (name, count, failing.unwrap_or_default())
+        };
+        [
+            of("ssd_cache_failing", self.failing_cache()),
+            of("block_cache_failing", self.failing_block_cache()),
+        ]
+        .into_iter()
     }
 
     /// Counters of background work that fails or pauses, with their subjects, one line each.
@@ -130,7 +138,7 @@ impl Db {
         let message = failure.as_ref().map_or("", Error::message).to_owned();
         let in_vain = "open transactions or snapshots keep what is pending";
         let in_vain = if is_in_vain { in_vain } else { "" };
-        vec![
+        let mut counters = vec![
             of("ranges_set_aside", |w| matches!(w, Work::Merge(_))),
             of("unions_set_aside", |w| *w == Work::UniteRuns),
             of("tables_behind", |w| w.keeps_log()),
@@ -139,7 +147,8 @@ impl Db {
             ("checkpoints_failing", u64::from(failure.is_some()), message),
             ("checkpoints_in_vain", u64::from(is_in_vain), in_vain.into()),
             ("checkpoint_pause_micros", pause_us, String::new()),
-            self.cache_counter(),
-        ]
+        ];
+        counters.extend(self.cache_counters());
+        counters
     }
 }

@@ -77,6 +77,7 @@ impl Db {
         self.retention.note(self.stable());
         self.lend_to_tails();
         self.make_cache_steps();
+        self.make_block_cache_steps();
         let from = self.elapsed_us();
         let may_merge = self.merge_schedule.may_merge(from);
         self.measure_set_aside();

@@ -5,6 +5,7 @@ use crate::db::{Db, closed};
 use crate::maintenance::outcome::CheckpointOutcome;
 use std::sync::atomic::Ordering;
 use strandline_base::{Error, ErrorKind, Result, SqlState};
+use strandline_storage::block_cache::Stats as BlockCacheStats;
 use strandline_storage::ssd_cache::{SsdCache, Stats as SsdCacheStats};
 
 impl Db {
@@ -51,13 +52,25 @@ impl Db {
         })
     }
 
-    /// One line for each piece of work on a table, and one for the SSD cache, that fails while the
+    /// One line for each piece of work on a table, and one for each cache, that fails while the
     /// database goes on.
     pub fn failing_work(&self) -> Vec<String> {
         let all = self.set_aside_work().into_iter();
         all.map(|work| work.line)
             .chain(self.failing_cache())
+            .chain(self.failing_block_cache())
             .collect()
+    }
+
+    /// Counts of the block cache since the database was opened, and its content; None without one.
+    pub fn block_cache_stats(&self) -> Option<BlockCacheStats> {
+        self.shared.files.block_cache().map(|cache| cache.stats())
+    }
+
+    /// The failure of the block cache's opening or of its last write, in one line.
+    pub(crate) fn failing_block_cache(&self) -> Option<String> {
+        let failure = self.block_cache_steps.failure()?;
+        Some(format!("the block cache: {}", failure.message()))
     }
 
     /// Counts of the SSD cache since the database was opened, and its content; None without one.

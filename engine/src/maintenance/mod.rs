@@ -5,6 +5,7 @@
 //! one table is set aside ([`set_aside`]); checkpoints that fail or achieve nothing pause
 //! ([`crate::db::pacing`]).
 
+mod block_cache_steps;
 mod cache_steps;
 pub(crate) mod checkpoint;
 mod counters;
@@ -60,7 +61,8 @@ impl Db {
             .spawn(move || log_writer::run(&wal))
             .map_err(|e| Error::io("starting the thread that writes the log", &e))?;
         self.maintenance.state.lock().log_writer = Some(thread);
-        self.start_cache_steps()
+        self.start_cache_steps()?;
+        self.start_block_cache_steps()
     }
 
     fn start_cache_steps(&self) -> Result<()> {
@@ -74,6 +76,19 @@ impl Db {
             .spawn(move || cache_steps::run(&files, &steps, &maintenance, &*clock))
             .map_err(|e| Error::io("starting the thread of the SSD cache", &e))?;
         self.maintenance.state.lock().cache_steps = Some(thread);
+        Ok(())
+    }
+
+    fn start_block_cache_steps(&self) -> Result<()> {
+        let Some(cache) = self.shared.files.block_cache().cloned() else {
+            return Ok(());
+        };
+        let (steps, clock) = (self.block_cache_steps.clone(), self.clock.clone());
+        let thread = std::thread::Builder::new()
+            .name("strandline-block-cache".into())
+            .spawn(move || block_cache_steps::run(&cache, &steps, &*clock))
+            .map_err(|e| Error::io("starting the thread of the block cache", &e))?;
+        self.maintenance.state.lock().block_cache_steps = Some(thread);
         Ok(())
     }
 
@@ -131,6 +146,7 @@ impl Db {
         }
         self.end_cache_steps();
         let result = self.checkpoint(false).map(|_| ());
+        self.end_block_cache_steps();
         // Transactions that are still open must not write into what may be another's by then.
         let result = result.and(self.close_log());
         *self.lock.lock() = None;
@@ -163,10 +179,14 @@ impl Drop for Stopping<'_> {
 
 impl Drop for Db {
     fn drop(&mut self) {
-        self.maintenance.closed.store(true, Ordering::Release);
+        let was_closed = self.maintenance.closed.swap(true, Ordering::AcqRel);
         self.maintenance.work.notify_all();
         self.shared.consolidation.close();
         self.end_cache_steps();
+        // After a close the directory may be another's.
+        if !was_closed {
+            self.end_block_cache_steps();
+        }
         // Relaxed commits are not lost by an orderly end without close.
         let _ = self.close_log();
     }

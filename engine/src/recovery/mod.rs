@@ -14,6 +14,7 @@
 //!
 //! Every step is idempotent: a crash during recovery changes nothing.
 
+mod block_cache;
 mod index_files;
 mod page_records;
 mod parallel;
@@ -25,6 +26,7 @@ use crate::catalog::identity::Identities;
 use crate::catalog::retention::{Retention, TimeMap};
 use crate::catalog::versions::CatalogVersions;
 use crate::db::backpressure::Backpressure;
+use crate::db::cache_steps::CacheSteps;
 use crate::db::commit_watch::CommitWatches;
 use crate::db::merge_schedule::MergeSchedule;
 use crate::db::pacing::Pacing;
@@ -44,6 +46,7 @@ use std::sync::atomic::AtomicU64;
 use strandline_base::sync::{Mutex, RwLock};
 use strandline_base::{CommitTs, Error, Result, StorageId, checksum};
 use strandline_device::{Device, FailStopDevice};
+use strandline_storage::block_cache::BlockCache;
 use strandline_storage::file::DataFiles;
 use strandline_storage::file::data_file::data_file_id;
 use strandline_storage::kept_log::kept_log_id;
@@ -110,8 +113,12 @@ fn create(options: DbOptions, directory: Arc<FailStopDevice>) -> Result<Arc<Db>>
     let (manifest, wal) = Manifest::create(device.clone(), id, &to_json(&state)?, || {
         Wal::create(device.clone(), wal_settings(&options), id)
     })?;
-    let shared = shared(&options, CommitTs::ZERO, state.next_file);
-    let (wal, index_files) = (Arc::new(wal), index_files(&options, id, &state, &shared)?);
+    let tied = Tied::new(&options, id, state.next_file)?;
+    let shared = shared(&options, CommitTs::ZERO, state.next_file, &tied);
+    let (wal, index_files) = (
+        Arc::new(wal),
+        index_files(&options, &tied, &state, &shared)?,
+    );
     index_files.attach(&wal);
     let recovered = Recovered {
         catalogs: state.catalogs.clone(),
@@ -126,7 +133,7 @@ fn create(options: DbOptions, directory: Arc<FailStopDevice>) -> Result<Arc<Db>>
     Ok(assemble(
         options,
         directory,
-        (shared, index_files),
+        (shared, index_files, tied),
         wal,
         manifest,
         recovered,
@@ -159,10 +166,40 @@ pub(crate) fn tie_directories(
     tiers::attach(device, database_id, !random_id(now, device))
 }
 
-fn shared(options: &DbOptions, last: CommitTs, next_file: u64) -> Shared {
+/// The directories of the database, tied together, and the pool with the block cache between them.
+struct Tied {
+    database_id: u128,
+    /// the number of the pair; None: there is one directory
+    pair: Option<u128>,
+    pool: Arc<Pool>,
+    block_cache: Option<Arc<BlockCache>>,
+    block_cache_steps: Arc<CacheSteps>,
+}
+
+impl Tied {
+    /// `next_file` is the number of the next file in the durable manifest.
+    fn new(options: &DbOptions, database_id: u128, next_file: u64) -> Result<Self> {
+        let now_us = options.clock.now_us();
+        let pair = tie_directories(&*options.device, now_us, database_id)?;
+        let pool = Pool::new(options.settings.cache_bytes());
+        let steps = Arc::new(CacheSteps::new("steps of the block cache"));
+        let identity = pair.map(|pair| pair ^ database_id);
+        let taken = pool.taken_bytes();
+        let block_cache = block_cache::open(options, identity, next_file, taken, &steps)?;
+        Ok(Self {
+            database_id,
+            pair,
+            pool,
+            block_cache,
+            block_cache_steps: steps,
+        })
+    }
+}
+
+fn shared(options: &DbOptions, last: CommitTs, next_file: u64, tied: &Tied) -> Shared {
     Shared {
-        files: DataFiles::new(options.device.clone()),
-        pool: Pool::new(options.settings.cache_bytes()),
+        files: DataFiles::with_cache(options.device.clone(), tied.block_cache.clone()),
+        pool: tied.pool.clone(),
         txns: TxnManager::new(options.clock.clone(), last),
         page_bytes: Arc::new(PageAccount::with_first_record(
             options.settings.first_tail_record,
@@ -176,16 +213,15 @@ fn shared(options: &DbOptions, last: CommitTs, next_file: u64) -> Shared {
 
 fn index_files(
     options: &DbOptions,
-    id: u128,
+    tied: &Tied,
     state: &ManifestState,
     shared: &Shared,
 ) -> Result<Arc<IndexFiles>> {
-    let (device, now_us) = (&options.device, options.clock.now_us());
     let known = state.index_files.as_ref();
     let database = Database {
-        device,
-        id,
-        pair: tie_directories(&**device, now_us, id)?,
+        device: &options.device,
+        id: tied.database_id,
+        pair: tied.pair,
         was_cached: known.is_some_and(|files| files.is_cached),
     };
     let taken_bytes = shared.pool.taken_bytes();
@@ -210,7 +246,7 @@ struct Recovered {
 fn assemble(
     options: DbOptions,
     device: Arc<FailStopDevice>,
-    (shared, index_files): (Shared, Arc<IndexFiles>),
+    (shared, index_files, tied): (Shared, Arc<IndexFiles>, Tied),
     wal: Arc<Wal>,
     manifest: Manifest,
     recovered: Recovered,
@@ -247,7 +283,8 @@ fn assemble(
         list_memory: Arc::default(),
         index_builds: Default::default(),
         index_files,
-        cache_steps: Arc::default(),
+        cache_steps: Arc::new(CacheSteps::new("steps of the SSD cache")),
+        block_cache_steps: tied.block_cache_steps,
         lock: Mutex::new(None),
     });
     for (storage, work, failure) in &recovered.failures {
@@ -264,9 +301,10 @@ fn recover(options: DbOptions, directory: Arc<FailStopDevice>) -> Result<Arc<Db>
     let state = ManifestState::decode(&records, &place)?;
     let progress = RecoveryProgress::begin(options.clock.clone(), &device.location(), &state);
     let next_file = next_file(&state, &*device)?;
-    let shared = shared(&options, state.checkpoint_ts, next_file);
     let database_id = manifest.database_id();
-    let index_files = index_files(&options, database_id, &state, &shared)?;
+    let tied = Tied::new(&options, database_id, state.next_file)?;
+    let shared = shared(&options, state.checkpoint_ts, next_file, &tied);
+    let index_files = index_files(&options, &tied, &state, &shared)?;
     let database = Restoration::new(shared.clone(), index_files.clone(), &state);
     let mut recovery = Recovery::new(database, &state, &options.settings, progress)?;
     recovery.restore_kept_logs(&*device, database_id, &state.kept_logs)?;
@@ -313,7 +351,7 @@ fn recover(options: DbOptions, directory: Arc<FailStopDevice>) -> Result<Arc<Db>
     Ok(assemble(
         options,
         directory,
-        (shared, index_files),
+        (shared, index_files, tied),
         wal,
         manifest,
         recovered,

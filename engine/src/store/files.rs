@@ -3,7 +3,7 @@
 
 use super::{Shared, Store};
 use crate::catalog::TableDef;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use strandline_base::{Error, RangeNo, Result, StorageId, UPDATE_ROWS};
 use strandline_device::path_of;
@@ -124,8 +124,16 @@ fn check_chunks(range: &Range, damage: &mut Vec<String>) {
     let BaseBody::Chunks(chunks) = &version.base.body else {
         return;
     };
+    let mut checked = BTreeSet::new();
+    let metas = chunks.meta.iter().map(|meta| &meta.file);
+    let columns = chunks.columns.iter().flatten();
+    for file in columns.map(|chunk| &chunk.stored.file).chain(metas) {
+        if checked.insert(file.id()) {
+            damage.extend(file.verify_header().err().map(|error| error.to_string()));
+        }
+    }
     for chunk in chunks.columns.iter().flatten() {
-        match chunk.stored.whole() {
+        match chunk.stored.verify() {
             Ok(array) if array.len() == chunks.rows as usize => {}
             Ok(array) => damage.push(format!(
                 "{}: a chunk has {} rows, its range has {}",

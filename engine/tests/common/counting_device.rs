@@ -1,4 +1,4 @@
-//! A device in memory that counts the bytes that pass through it, by kind of file.
+//! A device in memory that counts accesses, and the bytes that pass through it, by kind of file.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,16 +6,16 @@ use strandline_base::sync::Mutex;
 use strandline_device::{File, MemoryDevice};
 use strandline_engine::{Device, Result};
 
-/// Bytes by the first part of files' names, such as `run`.
+/// A number by the first part of files' names, such as `run`.
 #[derive(Clone, Debug, Default)]
 struct Counts(Arc<Mutex<BTreeMap<String, u64>>>);
 
 impl Counts {
-    fn add(&self, kind: &str, bytes: usize) {
+    fn add(&self, kind: &str, n: u64) {
         let mut counts = self.0.lock();
         match counts.get_mut(kind) {
-            Some(count) => *count += bytes as u64,
-            None => drop(counts.insert(kind.to_string(), bytes as u64)),
+            Some(count) => *count += n,
+            None => drop(counts.insert(kind.to_string(), n)),
         }
     }
     fn of(&self, kind: &str) -> u64 {
@@ -27,6 +27,7 @@ impl Counts {
 #[derive(Debug, Default)]
 pub struct CountingDevice {
     inner: MemoryDevice,
+    reads: Counts,
     read: Counts,
     written: Counts,
 }
@@ -36,6 +37,7 @@ impl CountingDevice {
         Arc::new(CountingFile {
             inner,
             kind: name.split('-').next().unwrap_or(name).to_string(),
+            reads: self.reads.clone(),
             read: self.read.clone(),
             written: self.written.clone(),
         })
@@ -44,6 +46,16 @@ impl CountingDevice {
     /// Bytes written to files of a kind so far.
     pub fn written(&self, kind: &str) -> u64 {
         self.written.of(kind)
+    }
+
+    /// Reads of files of a kind so far.
+    pub fn reads(&self, kind: &str) -> u64 {
+        self.reads.of(kind)
+    }
+
+    /// The device below, whose accesses are not counted.
+    pub fn inner(&self) -> &MemoryDevice {
+        &self.inner
     }
 
     /// Bytes read of files of a kind so far.
@@ -91,6 +103,7 @@ impl Device for CountingDevice {
 struct CountingFile {
     inner: Arc<dyn File>,
     kind: String,
+    reads: Counts,
     read: Counts,
     written: Counts,
 }
@@ -99,11 +112,12 @@ impl File for CountingFile {
     strandline_device::forward!(inner: name sync len set_len);
 
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        self.read.add(&self.kind, buf.len());
+        self.reads.add(&self.kind, 1);
+        self.read.add(&self.kind, buf.len() as u64);
         self.inner.read_exact_at(buf, offset)
     }
     fn write_all_at(&self, buf: &[u8], offset: u64) -> Result<()> {
-        self.written.add(&self.kind, buf.len());
+        self.written.add(&self.kind, buf.len() as u64);
         self.inner.write_all_at(buf, offset)
     }
 }

@@ -6,14 +6,14 @@
 //! `files_end` is that value. The caller raises it when a later one is durable in the manifest.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use strandline_base::sync::{Condvar, Mutex};
 
 use super::counters::{Counters, Stats};
 use super::layout::SegmentFile;
 use super::settings::{Admission, Settings};
-use super::state::{Lookup, Room, State};
+use super::state::{Lookup, Room, SegmentSummary, State};
 use crate::block_key::BlockKey;
 use crate::cache_counters::add;
 
@@ -22,8 +22,6 @@ use crate::cache_counters::add;
 pub(super) struct Writer {
     /// the file has its header
     pub has_header: bool,
-    /// bytes that are in the account of the memory
-    pub counted_bytes: usize,
 }
 
 /// The block cache. All methods may be called from many threads.
@@ -38,6 +36,8 @@ pub struct BlockCache {
     pub(super) counters: Counters,
     /// the account of the memory
     pub(super) taken_bytes: Arc<AtomicUsize>,
+    /// the cache's part of it; changed under `writer`
+    pub(super) counted_bytes: AtomicUsize,
 }
 
 impl BlockCache {
@@ -76,7 +76,8 @@ impl BlockCache {
         is_hit
     }
 
-    /// Offers a block that was read at random from the capacity tier. Never waits for a write.
+    /// Offers a block that was read at random from the capacity tier and has passed its reader's
+    /// check. Never waits for a write.
     pub fn admit(&self, block: BlockKey, bytes: &[u8]) {
         debug_assert_eq!(bytes.len(), block.len as usize);
         let mut state = self.state.lock();
@@ -124,6 +125,16 @@ impl BlockCache {
     pub fn raise_files_end(&self, files_end: u64) {
         let mut state = self.state.lock();
         state.files_end = state.files_end.max(files_end);
+    }
+
+    /// Bytes that the account of the memory has of this cache: as of the last write.
+    pub fn counted_bytes(&self) -> usize {
+        self.counted_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The segments in the file, in the order of their writing.
+    pub fn segments(&self) -> Vec<SegmentSummary> {
+        self.state.lock().segments()
     }
 
     /// The counts so far, and the present content.

@@ -1,10 +1,11 @@
 //! The cache of immutable blocks on the fast tier: blocks of chunk files and runs, which are on the
 //! capacity tier. Settings, protocol and crash cases: docs/rfcs/4-block-cache.md.
 //!
-//! A reader of single rows asks [`BlockCache::read`]. On a miss it reads the capacity tier and
-//! offers the block by [`BlockCache::admit`]. Admitted blocks are collected in memory; a full
-//! segment is written at once by [`BlockCache::step`], over the oldest one. Blocks of that one that
-//! were read since stay: they are put into the segment that is being filled.
+//! A reader of single rows asks [`BlockCache::read`]. On a miss it reads the capacity tier, checks
+//! the block and offers it by [`BlockCache::admit`] (`file::StoredFile::read_block`). Admitted
+//! blocks are collected in memory; a full segment is written at once by [`BlockCache::step`], over
+//! the oldest one. Blocks of that one that were read since stay: they are put into the segment that
+//! is being filled.
 //!
 //! Invariants:
 //! 1. A block's bytes never change, and a file's number is never used again while the cache knows
@@ -48,3 +49,4 @@ pub use counters::Stats;
 pub use layout::BLOCK_CACHE_FILE;
 pub use open::KnownFiles;
 pub use settings::{Admission, Settings};
+pub use state::SegmentSummary;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use strandline_base::sync::{Condvar, Mutex};
-use strandline_base::{Error, Result, SqlState};
+use strandline_base::{Error, ErrorKind, Result, SqlState};
 use strandline_device::Device;
 
 use super::core::BlockCache;
@@ -26,7 +26,7 @@ pub struct KnownFiles<'a> {
 
 impl BlockCache {
     /// Opens the cache on the fast tier of `device`, or makes an empty one. A file that is damaged,
-    /// of another version, database or size of segments is replaced. Without space for
+    /// unreadable, of another version, database or size of segments is replaced. Without space for
     /// `settings.cache_bytes` the cache has the segments that are there. Memory is counted in
     /// `taken_bytes`.
     ///
@@ -47,8 +47,17 @@ impl BlockCache {
         let mut state = State::new(settings, known.end);
         let found = SegmentFile::find(device)?;
         let is_replaced = found.is_some();
-        let found = found.filter(|file| Header::read(&**file).is_ok_and(|found| found == header));
-        let found = found.map(|file| SegmentFile::new(file, header));
+        let found = match found {
+            Some(file) => match Header::read(&*file) {
+                Ok(found) => (found == header).then(|| SegmentFile::new(file, header)),
+                Err(error) if is_readable(&error) => None,
+                Err(_) => {
+                    Self::remove(device)?;
+                    None
+                }
+            },
+            None => None,
+        };
         let found = match found {
             Some(file) if restore(device, &file, &mut state, known)? => Some(file),
             _ => None,
@@ -69,6 +78,7 @@ impl BlockCache {
             sealed: Condvar::new(),
             counters,
             taken_bytes: taken_bytes.clone(),
+            counted_bytes: AtomicUsize::new(0),
         };
         let mut writer = cache.writer.lock();
         writer.has_header = has_header;
@@ -76,7 +86,7 @@ impl BlockCache {
         if cache.prepare_file(&mut writer).is_err() {
             add(&cache.counters.failed_writes, 1);
         }
-        cache.account(&mut writer);
+        cache.account();
         drop(writer);
         Ok(cache)
     }
@@ -94,8 +104,15 @@ impl BlockCache {
     }
 }
 
+/// Whether the error is about the bytes that were read. Bytes that cannot be read now may be there
+/// at a later opening, when the database has used the numbers of files that they know.
+fn is_readable(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Unsupported)
+}
+
 /// Fills slots, ring and index from the segments of `file`; segments beyond the present size are
-/// cut off. False: the cache is newer than the database and was removed, durably.
+/// cut off. False: the cache is newer than the database, or the device cannot read a head, and was
+/// removed, durably.
 fn restore(
     device: &dyn Device,
     file: &SegmentFile,
@@ -105,9 +122,13 @@ fn restore(
     let slots = file.slots()?;
     let mut heads: Vec<(u32, Head)> = Vec::new();
     for slot in 0..slots {
-        // A segment whose head cannot be read counts as empty.
-        if let Ok(Found::Segment(head)) = file.read_head(slot) {
-            heads.push((slot, head));
+        match file.read_head(slot) {
+            Ok(Found::Segment(head)) => heads.push((slot, head)),
+            Ok(Found::Nothing | Found::Damaged) => {}
+            Err(_) => {
+                BlockCache::remove(device)?;
+                return Ok(false);
+            }
         }
     }
     if heads.iter().any(|(_, head)| head.files_end > known.end) {

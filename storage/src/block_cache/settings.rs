@@ -4,6 +4,10 @@
 pub(super) const ENTRY_BYTES: usize = 96;
 /// Bytes of memory of a block that was read once (`ghost`).
 pub(super) const GHOST_BYTES: usize = 64;
+/// Bytes of the smallest index by default.
+const INDEX_BYTES_MIN: usize = 64 << 10;
+/// Segments in memory: one is filled, one waits, one is assembled or read.
+pub(super) const SEGMENTS_IN_MEMORY: usize = 3;
 /// The largest block is this inverse share of a segment.
 const BLOCK_PART: u32 = 4;
 /// While a segment waits to be written, admissions leave this inverse share of the next one to
@@ -37,16 +41,31 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// The default size of a segment.
+    pub const SEGMENT_BYTES: u32 = 4 << 20;
+
     /// The defaults for a file of `cache_bytes`: segments of 4 MiB, an index of at most a 64th of
-    /// the file's bytes.
+    /// the file's bytes, or 64 KiB.
     pub fn new(identity: u128, cache_bytes: u64) -> Self {
+        let index_bytes_max = usize::try_from(cache_bytes / 64).unwrap_or(usize::MAX);
         Self {
             identity,
             cache_bytes,
-            segment_bytes: 4 << 20,
-            index_bytes_max: usize::try_from(cache_bytes / 64).unwrap_or(usize::MAX),
+            segment_bytes: Self::SEGMENT_BYTES,
+            index_bytes_max: index_bytes_max.max(INDEX_BYTES_MIN),
             admission: Admission::default(),
         }
+    }
+
+    /// The least `cache_bytes` for segments of this size: two of them. With one, a write would
+    /// empty the cache.
+    pub fn cache_bytes_min(&self) -> u64 {
+        super::layout::HEADER_BYTES + 2 * u64::from(self.segment_bytes)
+    }
+
+    /// The most bytes of memory that the cache takes.
+    pub fn memory_bytes_max(&self) -> usize {
+        SEGMENTS_IN_MEMORY * self.segment_bytes as usize + self.index_bytes_max
     }
 
     /// The number of segments.

@@ -54,6 +54,19 @@ pub(super) struct Slot {
     pub blocks: Vec<(u64, u64)>,
 }
 
+/// A segment of the file, for the inspector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentSummary {
+    /// its place in the file, from 0
+    pub slot: u32,
+    /// grows with every segment written
+    pub number: u64,
+    /// cached blocks
+    pub blocks: usize,
+    /// their bytes
+    pub bytes: u64,
+}
+
 /// The bytes of a block, or where to read them.
 #[derive(Debug)]
 pub(super) enum Lookup {
@@ -124,6 +137,30 @@ impl State {
     /// The number of entries and their bytes.
     pub fn content(&self) -> (usize, u64) {
         (self.index.len(), self.bytes)
+    }
+
+    /// The segments in the file, in the order of their writing.
+    pub fn segments(&self) -> Vec<SegmentSummary> {
+        let summary = |(slot, of): (u32, &Slot)| {
+            let is_here = |home| matches!(home, Home::Stored { slot: of, .. } if of == slot);
+            let entries = of.blocks.iter().filter_map(|place| self.index.get(place));
+            let lens = entries
+                .filter(|entry| is_here(entry.home))
+                .map(|entry| entry.len);
+            let (blocks, bytes) = lens.fold((0, 0), |(blocks, bytes), len| {
+                (blocks + 1, bytes + u64::from(len))
+            });
+            SegmentSummary {
+                slot,
+                number: of.number,
+                blocks,
+                bytes,
+            }
+        };
+        let written = (0..).zip(&self.slots).filter(|(_, of)| of.number > 0);
+        let mut segments: Vec<_> = written.map(summary).collect();
+        segments.sort_unstable_by_key(|segment| segment.number);
+        segments
     }
 
     /// Bytes of memory, without those of a write under way.

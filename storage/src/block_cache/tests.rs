@@ -4,8 +4,10 @@ mod admission;
 mod crash;
 mod damage;
 mod failures;
+mod format;
 mod model;
 mod opening;
+mod state;
 mod threads;
 
 use std::sync::Arc;

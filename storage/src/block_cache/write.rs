@@ -13,7 +13,7 @@ use strandline_base::Result;
 
 use super::core::{BlockCache, Writer};
 use super::layout::Head;
-use super::settings::{ENTRY_BYTES, GHOST_BYTES};
+use super::settings::{ENTRY_BYTES, GHOST_BYTES, SEGMENTS_IN_MEMORY};
 use super::state::Slot;
 use crate::cache_counters::add;
 
@@ -21,8 +21,6 @@ use crate::cache_counters::add;
 const PAUSE_FIRST: u64 = 128;
 /// The pause doubles this many times at most.
 const PAUSE_DOUBLINGS: u32 = 15;
-/// Segments in memory: one is filled, one waits, one is assembled or read.
-const SEGMENTS_IN_MEMORY: usize = 3;
 
 impl BlockCache {
     /// Waits until a segment is to be written. False: the cache was closed.
@@ -72,7 +70,8 @@ impl BlockCache {
             state.paused = PAUSE_FIRST << state.failures.min(PAUSE_DOUBLINGS);
             state.failures += 1;
         }
-        self.account(&mut writer);
+        self.account();
+        drop(writer);
         written.map(|()| true)
     }
 
@@ -155,22 +154,21 @@ impl BlockCache {
         Ok(())
     }
 
-    /// Brings the account of the memory up to date.
-    pub(super) fn account(&self, writer: &mut Writer) {
+    /// Brings the account of the memory up to date. The caller has `writer`.
+    pub(super) fn account(&self) {
         let state = self.state.lock();
         let lists = state.content().0 * ENTRY_BYTES + state.ghost.len() * GHOST_BYTES;
         drop(state);
         let bytes = lists + SEGMENTS_IN_MEMORY * self.settings.segment_bytes as usize;
         self.taken_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.taken_bytes
-            .fetch_sub(writer.counted_bytes, Ordering::Relaxed);
-        writer.counted_bytes = bytes;
+        let before = self.counted_bytes.swap(bytes, Ordering::Relaxed);
+        self.taken_bytes.fetch_sub(before, Ordering::Relaxed);
     }
 }
 
 impl Drop for BlockCache {
     fn drop(&mut self) {
-        let counted_bytes = self.writer.lock().counted_bytes;
+        let counted_bytes = *self.counted_bytes.get_mut();
         self.taken_bytes.fetch_sub(counted_bytes, Ordering::Relaxed);
     }
 }

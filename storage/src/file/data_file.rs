@@ -15,6 +15,9 @@ const VERSION: u32 = 1;
 pub const HEADER_BYTES: u64 = 64;
 
 static KIND: FileKind = FileKind {
+    name: "chunk file",
+    header_bytes: HEADER_BYTES,
+    bytes_min: HEADER_BYTES,
     check: check_header,
 };
 
@@ -76,12 +79,25 @@ impl DataFile {
         self.0.read(extent, access, &mut bytes)?;
         Ok(bytes)
     }
+
+    /// Reads a blob or a part of one that has a checksum, see [`StoredFile::read_block`].
+    pub fn read_block<R>(
+        &self,
+        extent: Extent,
+        access: Access,
+        check: impl FnOnce(&[u8]) -> Result<R>,
+    ) -> Result<R> {
+        self.0.read_block(extent, access, &mut Vec::new(), check)
+    }
+
+    /// Compares the header, see [`StoredFile::verify_header`].
+    pub fn verify_header(&self) -> Result<()> {
+        self.0.verify_header()
+    }
 }
 
-fn check_header(stored: &StoredFile, file: &dyn File) -> Result<()> {
-    let mut header = [0u8; HEADER_BYTES as usize];
-    file.read_exact_at(&mut header, 0)?;
-    let (expected, got) = header_sums(&header);
+fn check_header(stored: &StoredFile, header: &[u8]) -> Result<()> {
+    let (expected, got) = header_sums(header);
     if &header[..8] != MAGIC {
         return Err(Error::corrupt(
             stored.place(0),
@@ -107,7 +123,8 @@ fn check_header(stored: &StoredFile, file: &dyn File) -> Result<()> {
     Ok(())
 }
 
-fn header_sums(header: &[u8; HEADER_BYTES as usize]) -> (u32, u32) {
+/// The checksum in a header of [`HEADER_BYTES`], and that of its bytes.
+fn header_sums(header: &[u8]) -> (u32, u32) {
     let stored = u32::from_le_bytes([header[60], header[61], header[62], header[63]]);
     (stored, checksum(&[], &header[..60]))
 }

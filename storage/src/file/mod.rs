@@ -2,17 +2,23 @@
 //!
 //! A file is written once, synced, and then immutable. It is removed when the manifest no longer
 //! names it (`remove_when_unused`) and its last reference is dropped. Only this room opens and
-//! creates data files. A reader calls [`StoredFile::read`], which knows the file, the extent, the
-//! kind of access ([`Access`]) and the owner of the memory.
+//! creates data files. A reader calls [`StoredFile::read`] or, for one block, `read_block`, with
+//! the extent and the kind of access ([`Access`]).
+//!
+//! Random reads of blocks of the capacity tier go through the
+//! [block cache](crate::block_cache), if there is one. A hit does not open the file.
 //!
 //! Invariants:
 //! 1. The header of a file is checked whenever the file is opened, before a byte of it is returned.
+//!    The block cache may give the header: it has the bytes of an earlier check.
 //! 2. At most [`OPEN_FILES_MAX`] files are open, besides those that a running read holds.
 //! 3. The checksum of a block covers its [`BlockId`], so that a misplaced block is detected. The
 //!    reader checks it, because it knows the checksum's place.
+//! 4. The block cache gets blocks that have passed the reader's check, so damage on the capacity
+//!    tier is never copied into it.
 //!
-//! Lock order: the list of open files → a file's handle (only for counting). Opening and closing
-//! hold one of the two at a time.
+//! Lock order: the list of open files → a file's handle (only for counting) → the block cache.
+//! Opening and closing hold one of the first two at a time.
 
 pub mod data_file;
 mod stored;

@@ -1,9 +1,11 @@
 //! Immutable files: opened on first use, closed under pressure, removed with the last reference.
 
 use super::{Access, Extent};
+use crate::block_cache::BlockCache;
+use crate::block_key::BlockKey;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use strandline_base::sync::Mutex;
 use strandline_base::{Error, Result};
 use strandline_device::{Device, File, Tier, path_of};
@@ -15,8 +17,14 @@ pub const OPEN_FILES_MAX: usize = 512;
 /// A kind of files, defined by the module of their format.
 #[derive(Debug)]
 pub struct FileKind {
-    /// checks the header of a newly opened file
-    pub check: fn(&StoredFile, &dyn File) -> Result<()>,
+    /// what such a file is, for messages
+    pub name: &'static str,
+    /// bytes of the header
+    pub header_bytes: u64,
+    /// bytes of the shortest file
+    pub bytes_min: u64,
+    /// checks the bytes of a header
+    pub check: fn(&StoredFile, &[u8]) -> Result<()>,
 }
 
 /// One immutable file.
@@ -27,6 +35,7 @@ pub struct StoredFile {
     name: String,
     files: Arc<DataFiles>,
     handle: Handle,
+    is_cacheable: OnceLock<bool>,
     remove_on_drop: AtomicBool,
 }
 
@@ -39,6 +48,7 @@ impl StoredFile {
             name,
             files: files.clone(),
             handle: Handle::default(),
+            is_cacheable: OnceLock::new(),
             remove_on_drop: AtomicBool::new(false),
         }
     }
@@ -80,22 +90,105 @@ impl StoredFile {
         Ok(self.len()? == 0)
     }
 
-    /// Reads the bytes of `extent` into `memory`, replacing its contents. The owner of `memory`
-    /// accounts for it: a frame in the pool's budget, other readers themselves.
+    /// Reads the bytes of `extent` from the device into `memory`, replacing its contents. The owner
+    /// of `memory` accounts for it: a frame in the pool's budget, other readers themselves.
     ///
     /// # Errors
     /// The errors of the device and of the header's check. An extent beyond the file is a
     /// corruption error. The caller checks checksums.
     pub fn read(&self, extent: Extent, access: Access, memory: &mut Vec<u8>) -> Result<()> {
+        self.size(memory, extent)?;
+        self.read_device(extent.offset, access, memory)
+    }
+
+    /// Reads one block as [`StoredFile::read`] does, and returns the result of `check`, which
+    /// compares its checksum. A random read of a file on the capacity tier goes through the block
+    /// cache, which gets only blocks that have passed their check.
+    ///
+    /// # Errors
+    /// Those of [`StoredFile::read`] and of `check`.
+    pub fn read_block<R>(
+        &self,
+        extent: Extent,
+        access: Access,
+        memory: &mut Vec<u8>,
+        check: impl FnOnce(&[u8]) -> Result<R>,
+    ) -> Result<R> {
+        self.size(memory, extent)?;
+        if extent.len == 0 {
+            return check(&[]);
+        }
+        let read = |memory: &mut [u8]| self.read_device(extent.offset, access, memory);
+        match access {
+            Access::Random => self.read_cached(extent.offset, memory, read, check),
+            Access::Sequential => {
+                read(memory)?;
+                check(memory)
+            }
+        }
+    }
+
+    /// Compares the header on the device, past the block cache.
+    ///
+    /// # Errors
+    /// XX001 for a damaged one; those of the device.
+    pub fn verify_header(&self) -> Result<()> {
+        let mut header = vec![0; self.kind.header_bytes as usize];
+        self.read_device(0, Access::Sequential, &mut header)?;
+        (self.kind.check)(self, &header)
+    }
+
+    fn size(&self, memory: &mut Vec<u8>, extent: Extent) -> Result<()> {
         let len = usize::try_from(extent.len);
         let len = len.map_err(|_| Error::corrupt(self.place(extent.offset), "too long"))?;
         if memory.capacity() < len {
             *memory = vec![0; len];
         }
         memory.resize(len, 0);
+        Ok(())
+    }
+
+    fn read_device(&self, offset: u64, access: Access, memory: &mut [u8]) -> Result<()> {
         let file = self.open()?;
         self.files.reads[access as usize].fetch_add(1, Ordering::Relaxed);
-        file.read_exact_at(memory, extent.offset)
+        file.read_exact_at(memory, offset)
+    }
+
+    /// Fills `memory` from the block cache or by `read`, and checks it.
+    fn read_cached<R>(
+        &self,
+        offset: u64,
+        memory: &mut [u8],
+        read: impl FnOnce(&mut [u8]) -> Result<()>,
+        check: impl FnOnce(&[u8]) -> Result<R>,
+    ) -> Result<R> {
+        let cache = self.cache().zip(u32::try_from(memory.len()).ok());
+        let block = |len| BlockKey {
+            file: self.id,
+            offset,
+            len,
+        };
+        if let Some((cache, len)) = cache
+            && cache.read(block(len), memory)
+        {
+            return check(memory);
+        }
+        read(memory)?;
+        let checked = check(memory)?;
+        if let Some((cache, len)) = cache {
+            cache.admit(block(len), memory);
+        }
+        Ok(checked)
+    }
+
+    /// The block cache, if it is for this file.
+    fn cache(&self) -> Option<&BlockCache> {
+        let cache = self.files.block_cache.as_deref()?;
+        let is_cacheable = || {
+            let tiers = self.files.device.tiers();
+            tiers.is_some_and(|tiers| tiers.tier_of(&self.name) == Tier::Capacity)
+        };
+        self.is_cacheable.get_or_init(is_cacheable).then_some(cache)
     }
 
     fn open(&self) -> Result<Arc<dyn File>> {
@@ -104,7 +197,20 @@ impl StoredFile {
             return Ok(file.clone());
         }
         let file = self.files.device.open(&self.name)?;
-        (self.kind.check)(self, &*file)?;
+        let FileKind {
+            name,
+            header_bytes,
+            bytes_min,
+            check,
+        } = self.kind;
+        let len = file.len()?;
+        if len < *bytes_min {
+            let what = format!("only {len} bytes, no {name}");
+            return Err(Error::corrupt(self.place(0), what));
+        }
+        let mut header = vec![0; *header_bytes as usize];
+        let read = |header: &mut [u8]| file.read_exact_at(header, 0);
+        self.read_cached(0, &mut header, read, |header| check(self, header))?;
         *handle = Some(file.clone());
         drop(handle);
         self.files.note_open(&self.handle);
@@ -117,6 +223,9 @@ impl Drop for StoredFile {
         if *self.remove_on_drop.get_mut() {
             // A file whose removal fails is an orphan, which the next open removes.
             let _ = self.files.device.remove(&self.name);
+            if let Some(cache) = &self.files.block_cache {
+                cache.forget_file(self.id);
+            }
         }
     }
 }
@@ -131,16 +240,24 @@ type OpenFile = Mutex<Option<Arc<dyn File>>>;
 #[derive(Debug)]
 pub struct DataFiles {
     device: Arc<dyn Device>,
+    /// between random reads and the capacity tier
+    block_cache: Option<Arc<BlockCache>>,
     open: Mutex<VecDeque<Weak<OpenFile>>>,
     /// by [`Access`]
     reads: [AtomicU64; 2],
 }
 
 impl DataFiles {
-    /// The files on `device`, none open.
+    /// The files on `device`, none open, and no block cache.
     pub fn new(device: Arc<dyn Device>) -> Arc<Self> {
+        Self::with_cache(device, None)
+    }
+
+    /// The files on `device`, none open, and a block cache for those on the capacity tier.
+    pub fn with_cache(device: Arc<dyn Device>, block_cache: Option<Arc<BlockCache>>) -> Arc<Self> {
         Arc::new(Self {
             device,
+            block_cache,
             open: Mutex::default(),
             reads: Default::default(),
         })
@@ -149,6 +266,11 @@ impl DataFiles {
     /// The device of the files.
     pub fn device(&self) -> &Arc<dyn Device> {
         &self.device
+    }
+
+    /// The cache between random reads and the capacity tier.
+    pub fn block_cache(&self) -> Option<&Arc<BlockCache>> {
+        self.block_cache.as_ref()
     }
 
     /// Creates the file `name`, which must not exist, on `tier`. It is written and then given to a
@@ -163,7 +285,7 @@ impl DataFiles {
         tiers.is_some_and(|tiers| tiers.tier_of(name) == Tier::Fast)
     }
 
-    /// Reads of files so far.
+    /// Reads of files so far, without those that the block cache has served.
     pub fn reads(&self, access: Access) -> u64 {
         self.reads[access as usize].load(Ordering::Relaxed)
     }
@@ -192,3 +314,6 @@ impl DataFiles {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

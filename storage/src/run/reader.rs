@@ -9,24 +9,16 @@ use std::ops::Range;
 use std::sync::Arc;
 use strandline_base::bytes::ByteReader;
 use strandline_base::{CommitTs, Error, Result, RowId, checksum};
-use strandline_device::File;
 
 /// The most bytes of adjacent blocks that are read together.
 const READ_BYTES: u64 = 1 << 20;
 
-pub(super) static KIND: FileKind = FileKind { check: check_file };
-
-/// Checks length and header of a newly opened file.
-fn check_file(stored: &StoredFile, file: &dyn File) -> Result<()> {
-    let (name, len) = (stored.name(), file.len()?);
-    if len < (HEADER_BYTES + TRAILER_BYTES) as u64 {
-        let what = format!("only {len} bytes, no update run");
-        return Err(Error::corrupt(name, what));
-    }
-    let mut header = [0; HEADER_BYTES];
-    file.read_exact_at(&mut header, 0)?;
-    check_header(name, stored.id(), &header)
-}
+pub(super) static KIND: FileKind = FileKind {
+    name: "update run",
+    header_bytes: HEADER_BYTES as u64,
+    bytes_min: (HEADER_BYTES + TRAILER_BYTES) as u64,
+    check: |stored, header| check_header(stored.name(), stored.id(), header),
+};
 
 /// A finished run, open for reading from any thread. Its index stays in memory.
 #[derive(Debug)]
@@ -61,35 +53,7 @@ impl<C: RunCodec> Run<C> {
     pub fn open(files: &Arc<DataFiles>, file_name: &str, run_id: u64, codec: C) -> Result<Self> {
         let file = Self::file(files, file_name, run_id);
         let len = file.len()?;
-        let mut trailer = Vec::new();
-        let trailer_at = len - TRAILER_BYTES as u64;
-        let extent = Extent {
-            offset: trailer_at,
-            len: TRAILER_BYTES as u64,
-        };
-        file.read(extent, Access::Random, &mut trailer)?;
-        let mut reader = ByteReader::new(&trailer);
-        let (Some(index_len), Some(crc), Some(END_MAGIC)) =
-            (reader.u32(), reader.u32(), reader.u32())
-        else {
-            return Err(Error::corrupt(file_name, "the run does not end as runs do"));
-        };
-        let place = || format!("{file_name} index");
-        let index_at = trailer_at.checked_sub(u64::from(index_len));
-        let index_at = index_at.filter(|&at| at >= HEADER_BYTES as u64);
-        let index_at = index_at.ok_or_else(|| Error::corrupt(place(), "longer than the file"))?;
-        let extent = Extent {
-            offset: index_at,
-            len: u64::from(index_len),
-        };
-        let mut bytes = Vec::new();
-        file.read(extent, Access::Random, &mut bytes)?;
-        let got = checksum(&[run_id, INDEX_IDENTITY], &bytes);
-        if got != crc {
-            return Err(Error::checksum_mismatch(place(), crc, got));
-        }
-        let index = RunIndex::decode(&bytes, index_at)
-            .ok_or_else(|| Error::corrupt(place(), "malformed"))?;
+        let index = read_index(&file, len, Access::Random)?;
         Ok(Self::new(file, codec, index, len))
     }
 
@@ -179,6 +143,16 @@ impl<C: RunCodec> Run<C> {
     /// A cursor before the first record of the rows in `rows`. It reads adjacent blocks together,
     /// up to `read_bytes`, and no block before a record of it is asked for.
     pub fn cursor(&self, rows: Range<RowId>, read_bytes: u64) -> RunCursor<'_, C> {
+        let cursor = self.sequential_cursor(rows, read_bytes);
+        // The versions of one row fill one block, seldom more.
+        let access = match cursor.blocks.len() {
+            0 | 1 => Access::Random,
+            _ => Access::Sequential,
+        };
+        RunCursor { access, ..cursor }
+    }
+
+    fn sequential_cursor(&self, rows: Range<RowId>, read_bytes: u64) -> RunCursor<'_, C> {
         let blocks = &self.index.blocks;
         // A block's rows end at the first row of the next block, and that row may be in both.
         let first = blocks
@@ -189,11 +163,7 @@ impl<C: RunCodec> Run<C> {
             run: self,
             rows,
             read_bytes,
-            // The versions of one row fill one block, seldom more.
-            access: match end.saturating_sub(first) {
-                0 | 1 => Access::Random,
-                _ => Access::Sequential,
-            },
+            access: Access::Sequential,
             blocks: first..end.max(first),
             read: first..first,
             bytes: Vec::new(),
@@ -203,26 +173,38 @@ impl<C: RunCodec> Run<C> {
         }
     }
 
+    fn check_block(&self, block: &BlockPlace, bytes: &[u8]) -> Result<()> {
+        let got = checksum(&[self.id(), block.offset], bytes);
+        match got == block.crc {
+            true => Ok(()),
+            false => Err(Error::checksum_mismatch(self.place(block), block.crc, got)),
+        }
+    }
+
     fn place(&self, block: &BlockPlace) -> String {
         format!("{} block at offset {}", self.file.name(), block.offset)
     }
 
-    /// Reads every block and checks the order and the number of the records.
+    /// Reads everything from the device and checks the order and the number of the records.
     ///
     /// # Errors
     /// The damage as a corruption error; otherwise the device's errors.
     pub fn verify(&self) -> Result<()> {
+        self.file.verify_header()?;
+        if read_index(&self.file, self.bytes, Access::Sequential)? != self.index {
+            return Err(Error::corrupt(self.file.name(), "the index has changed"));
+        }
         let mut last: Option<C::Record> = None;
         let mut records = 0u64;
-        self.records(RowId(0), RowId(u64::MAX), &mut |record| {
+        let mut cursor = self.sequential_cursor(RowId(0)..RowId(u64::MAX), READ_BYTES);
+        while let Some(record) = cursor.next_record()? {
             if let Some(last) = last.as_ref().filter(|last| !last.may_precede(&record)) {
                 let what = format!("{:?} after {:?}, out of order", record.row(), last.row());
                 return Err(Error::corrupt(self.file.name(), what));
             }
             records += 1;
             last = Some(record);
-            Ok(())
-        })?;
+        }
         let max_row = last.map(|r| r.row());
         if records != self.index.records || max_row != Some(self.index.max_row) {
             let expected = (self.index.records, self.index.max_row);
@@ -339,11 +321,7 @@ impl<C: RunCodec> RunCursor<'_, C> {
         let place = &self.run.index.blocks[no];
         let end = self.at + place.len as usize;
         let bytes = &self.bytes[self.at..end];
-        let got = checksum(&[self.run.id(), place.offset], bytes);
-        if got != place.crc {
-            let place_name = self.run.place(place);
-            return Err(Error::checksum_mismatch(place_name, place.crc, got));
-        }
+        self.run.check_block(place, bytes)?;
         let mut reader = ByteReader::new(bytes);
         let origin = C::take_origin(&mut reader)
             .ok_or_else(|| Error::corrupt(self.run.place(place), "malformed record"))?;
@@ -367,11 +345,52 @@ impl<C: RunCodec> RunCursor<'_, C> {
             offset,
             len: rest[..count].iter().map(|b| u64::from(b.len)).sum(),
         };
-        self.run.file.read(extent, self.access, &mut self.bytes)?;
+        match (self.access, rest) {
+            (Access::Random, [block]) => {
+                let check = |bytes: &[u8]| self.run.check_block(block, bytes);
+                let file = &self.run.file;
+                file.read_block(extent, self.access, &mut self.bytes, check)?;
+            }
+            _ => self.run.file.read(extent, self.access, &mut self.bytes)?,
+        }
         self.at = 0;
         self.read = self.blocks.start..self.blocks.start + count;
         Ok(())
     }
+}
+
+/// The index of a run of `len` bytes.
+fn read_index(file: &StoredFile, len: u64, access: Access) -> Result<RunIndex> {
+    let (name, run_id) = (file.name(), file.id());
+    let trailer_at = len - TRAILER_BYTES as u64;
+    let trailer = Extent {
+        offset: trailer_at,
+        len: TRAILER_BYTES as u64,
+    };
+    file.read_block(trailer, access, &mut Vec::new(), |trailer| {
+        let mut reader = ByteReader::new(trailer);
+        let (Some(index_len), Some(crc), Some(END_MAGIC)) =
+            (reader.u32(), reader.u32(), reader.u32())
+        else {
+            return Err(Error::corrupt(name, "the run does not end as runs do"));
+        };
+        let place = || format!("{name} index");
+        let index_at = trailer_at.checked_sub(u64::from(index_len));
+        let index_at = index_at.filter(|&at| at >= HEADER_BYTES as u64);
+        let offset = index_at.ok_or_else(|| Error::corrupt(place(), "longer than the file"))?;
+        let extent = Extent {
+            offset,
+            len: u64::from(index_len),
+        };
+        file.read_block(extent, access, &mut Vec::new(), |bytes| {
+            let got = checksum(&[run_id, INDEX_IDENTITY], bytes);
+            if got != crc {
+                return Err(Error::checksum_mismatch(place(), crc, got));
+            }
+            let index = RunIndex::decode(bytes, offset);
+            index.ok_or_else(|| Error::corrupt(place(), "malformed"))
+        })
+    })
 }
 
 /// The row and the bytes of the next group; `previous` is the row of the preceding group. `None`:

@@ -135,6 +135,10 @@ impl Db {
         let has_changed = !parts.ready.is_empty() || !edit.dropped.is_empty();
         self.device().sync_directory()?;
         self.append_edit(&edit, &mut parts)?;
+        if let Some(cache) = self.shared.files.block_cache() {
+            // A crash does not take the counter of files below this number any more.
+            cache.raise_files_end(edit.next_file);
+        }
         self.maintenance
             .logged_bytes
             .fetch_sub(logged, Ordering::Relaxed);

@@ -120,7 +120,11 @@ fn without_a_writer_two_segments_fill_and_then_blocks_are_refused() {
     read_all(&cache, 0..500);
     let stats = cache.stats();
     assert!(stats.refusals > 400 && stats.blocks > 5, "{stats:?}");
-    assert!(stats.bytes <= 2 * u64::from(SEGMENT_BYTES));
+    let half = u64::from(SEGMENT_BYTES) / 2;
+    assert!(
+        stats.bytes <= 3 * half,
+        "half a segment is left to reinsertions: {stats:?}"
+    );
     assert_eq!(rig.disk.writes(), writes, "no reader writes");
     // Blocks in memory are hits.
     assert!(is_cached(&cache, block(1, 0)));

@@ -56,6 +56,79 @@ fn failing_writes_pause_admission_ever_longer_and_reads_go_on() {
     assert_eq!(cache.stats().paused, 128);
 }
 
+/// Nothing of a segment that could not be written is found any more, also when the next segments
+/// are in its place in memory.
+#[test]
+fn blocks_of_a_failed_write_are_gone_and_come_back() {
+    let rig = Rig::new();
+    let cache = rig.open(settings(6));
+    rig.disk.fail_writes(BLOCK_CACHE_FILE);
+    let mut lost = 0;
+    while cache.stats().paused == 0 {
+        read_through(&cache, block(2, lost));
+        lost += 1;
+        let _ = cache.step();
+    }
+    rig.disk.mend_writes();
+    let kept = (0..lost)
+        .filter(|&n| is_cached(&cache, block(2, n)))
+        .count();
+    assert!(
+        kept <= 1,
+        "the block that did not fit is in the next segment: {kept}"
+    );
+    let paused = cache.stats().paused;
+    for n in 0..paused {
+        read_through(&cache, block(3, n));
+    }
+    // Two segments in memory, one of which waits as the lost one did.
+    read_all(&cache, 0..40);
+    assert!(cache.stats().blocks > 5);
+    for n in 0..lost {
+        is_cached(&cache, block(2, n));
+    }
+    cache.flush().unwrap();
+    offer(&cache, 0, lost);
+    assert!(
+        (0..lost).all(|n| is_cached(&cache, block(2, n))),
+        "admitted again"
+    );
+}
+
+/// A segment that could not be written is written over later.
+#[test]
+fn a_failed_write_costs_no_room() {
+    let rig = Rig::new();
+    let cache = rig.open(settings(4));
+    for from in 0..6 {
+        rig.disk.fail_write(2);
+        offer(&cache, 1_000 * from, 200);
+        assert_eq!(cache.stats().failed_writes, from + 1);
+    }
+    offer(&cache, 9_000, 1_000);
+    assert_eq!(cache.segments().len(), 4);
+    assert_eq!(rig.inspect().segments.len(), 4);
+}
+
+/// A write that succeeds ends the pause at once.
+#[test]
+fn a_flush_that_succeeds_ends_the_pause() {
+    let rig = Rig::new();
+    let cache = rig.open(settings(6));
+    rig.disk.fail_writes(BLOCK_CACHE_FILE);
+    for n in 0.. {
+        offer(&cache, n, 1);
+        if cache.stats().paused > 0 {
+            break;
+        }
+    }
+    rig.disk.mend_writes();
+    assert!(cache.stats().blocks > 0, "one that did not fit");
+    cache.flush().unwrap();
+    assert_eq!(cache.stats().paused, 0);
+    assert!(offer(&cache, 100, 10) == 10);
+}
+
 #[test]
 fn failing_reads_are_misses_and_leave_with_their_blocks() {
     let rig = Rig::new();

@@ -1,9 +1,42 @@
 //! Openings with other settings, of foreign files, and beside an older database.
 
-use strandline_base::SqlState;
-use strandline_device::Device;
+use strandline_base::{Error, SqlState};
+use strandline_device::{Device, File};
 
 use super::*;
+
+/// A device whose files cannot be read from `offset` on.
+#[derive(Debug)]
+struct UnreadableFrom {
+    inner: Arc<dyn Device>,
+    offset: u64,
+}
+
+impl Device for UnreadableFrom {
+    strandline_device::forward!(inner: create remove rename list sync_directory lock location);
+
+    fn open(&self, name: &str) -> Result<Arc<dyn File>> {
+        let (inner, offset) = (self.inner.open(name)?, self.offset);
+        Ok(Arc::new(CutFile { inner, offset }))
+    }
+}
+
+#[derive(Debug)]
+struct CutFile {
+    inner: Arc<dyn File>,
+    offset: u64,
+}
+
+impl File for CutFile {
+    strandline_device::forward!(inner: name sync len set_len write_all_at);
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        match offset >= self.offset {
+            true => Err(Error::io("reading", &std::io::Error::other("bad sector"))),
+            false => self.inner.read_exact_at(buf, offset),
+        }
+    }
+}
 
 fn filled(segments: u64) -> Rig {
     let rig = Rig::new();
@@ -149,6 +182,82 @@ fn a_newer_cache_that_cannot_be_removed_is_an_error() {
                 .is_some_and(|hint| hint.contains("block-cache"))
         );
     }
+}
+
+/// What the cache has written is durable, as a device may make it by itself.
+fn make_durable(rig: &Rig) {
+    let device = rig.disk.device();
+    device.open(BLOCK_CACHE_FILE).unwrap().sync().unwrap();
+    device.sync_directory().unwrap();
+}
+
+/// Bytes that cannot be read now may be there later, when the database has used the numbers that
+/// they know: the file goes, durably, or the opening fails.
+#[test]
+fn a_cache_that_cannot_be_read_is_removed_for_good() {
+    let rig = filled(3);
+    make_durable(&rig);
+    rig.disk.fail_reads(BLOCK_CACHE_FILE);
+    let cache = rig.open(settings(3));
+    assert_eq!((cache.stats().blocks, cache.stats().replaced), (0, 1));
+    drop(cache);
+    for seed in 0..4 {
+        let found = Rig::on(rig.disk.after_crash(seed));
+        assert_eq!(found.open(settings(3)).stats().blocks, 0, "seed {seed}");
+    }
+    for at in [1, 2] {
+        let found = Rig::on(filled(3).disk.after_kill());
+        found.disk.fail_reads(BLOCK_CACHE_FILE);
+        found.disk.fail_operation(at);
+        assert!(
+            found.try_open(settings(3), FILES_END).is_err(),
+            "not removed"
+        );
+    }
+}
+
+/// The same for a head alone, behind a header that can be read.
+#[test]
+fn a_cache_with_an_unreadable_head_is_removed_for_good() {
+    let rig = filled(3);
+    make_durable(&rig);
+    let cut = 4_096 + 2 * u64::from(SEGMENT_BYTES);
+    let device = UnreadableFrom {
+        inner: rig.disk.device(),
+        offset: cut,
+    };
+    let is_live = &|_| true;
+    let known = KnownFiles {
+        end: FILES_END,
+        is_live,
+    };
+    let cache = BlockCache::open(&device, settings(3), known, &rig.taken_bytes).unwrap();
+    assert_eq!((cache.stats().blocks, cache.stats().replaced), (0, 1));
+    drop(cache);
+    let found = Rig::on(rig.disk.after_crash(0));
+    assert_eq!(found.open(settings(3)).stats().blocks, 0);
+}
+
+#[test]
+fn segments_are_listed_in_the_order_of_their_writing() {
+    let rig = filled(3);
+    let cache = rig.open(settings(3));
+    let listed = cache.segments();
+    let found = rig.inspect().segments;
+    let numbers = |number: &dyn Fn(usize) -> u64| (0..3).map(number).collect::<Vec<_>>();
+    assert_eq!(numbers(&|n| listed[n].number), numbers(&|n| found[n].1));
+    assert!(listed[0].number < listed[1].number && listed[1].number < listed[2].number);
+    let (blocks, bytes) = listed.iter().fold((0, 0), |(blocks, bytes), segment| {
+        (blocks + segment.blocks as u64, bytes + segment.bytes)
+    });
+    assert_eq!((blocks, bytes), (cache.stats().blocks, cache.stats().bytes));
+    // A block that has moved to the segment being filled is no longer one of its old segment.
+    let oldest = found[0].2[0];
+    assert!(is_cached(&cache, oldest));
+    fill(&cache, 100..108);
+    let now: u64 = cache.segments().iter().map(|segment| segment.bytes).sum();
+    assert!(now <= cache.stats().bytes);
+    assert!(cache.segments()[0].number > listed[0].number);
 }
 
 #[test]

@@ -33,15 +33,20 @@ impl MetaBlob {
     /// The decoded metadata.
     pub fn load(&self) -> Result<Arc<RowMeta>> {
         self.frame.get_or_load(|| {
-            let meta = self.verify()?;
+            let meta = self.read(Access::Random)?;
             let bytes = meta.memory_bytes();
             Ok((meta, bytes))
         })
     }
-    /// Reads and decodes it past the pool.
+    /// Reads and decodes it from the device, past the caches.
     pub fn verify(&self) -> Result<RowMeta> {
-        let bytes = self.file.read(self.extent, Access::Random)?;
+        self.read(Access::Sequential)
+    }
+    fn read(&self, access: Access) -> Result<RowMeta> {
         let offset = self.extent.offset;
-        RowMeta::decode(&bytes, self.file.identity(offset), &self.file.place(offset))
+        let (identity, place) = (self.file.identity(offset), self.file.place(offset));
+        self.file.read_block(self.extent, access, |bytes| {
+            RowMeta::decode(bytes, identity, &place)
+        })
     }
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use strandline_base::sync::OnceLock;
 use strandline_base::{Result, SqlType, Value};
-use strandline_column::chunk::{self, CheckedChunk, ChunkFooter};
+use strandline_column::chunk::{self, CheckedChunk, ChunkFooter, FOOTER_BYTES_MAX};
 use strandline_storage::file::data_file::DataFile;
 use strandline_storage::file::{Access, Extent};
 
@@ -69,13 +69,20 @@ impl StoredChunk {
     }
 
     fn read_footer(&self) -> Result<ChunkFooter> {
-        let tail = |len: usize| {
-            let len = (len as u64).min(self.extent.len);
-            let offset = self.extent.offset + (self.extent.len - len);
-            self.file.read(Extent { offset, len }, Access::Random)
-        };
-        let len = ChunkFooter::encoded_len(&tail(chunk::TRAILER_BYTES)?)?;
-        ChunkFooter::decode(self.sql_type, self.identity(), &tail(len)?)
+        let decode = |end: &[u8]| self.decode_footer(end);
+        self.file.read_block(self.end(), Access::Random, decode)
+    }
+
+    fn decode_footer(&self, end: &[u8]) -> Result<ChunkFooter> {
+        ChunkFooter::decode(self.sql_type, self.identity(), end)
+    }
+
+    /// The chunk's last bytes, which have the whole footer. They are read together, as one block of
+    /// the block cache. A chunk that is not longer is read as a whole, whatever is wanted of it.
+    fn end(&self) -> Extent {
+        let len = self.extent.len.min(FOOTER_BYTES_MAX as u64);
+        let offset = self.extent.offset + (self.extent.len - len);
+        Extent { offset, len }
     }
 
     /// Whether the footer has been read.
@@ -101,19 +108,68 @@ impl StoredChunk {
         })
     }
 
-    /// Reads and decodes one block.
+    /// Reads and decodes one block: one read, and one more if the blocks share bytes that are not
+    /// in the footer. A footer that is not known yet is read before, in one read.
     pub fn block(&self, block: usize, access: Access) -> Result<ArrayRef> {
-        let footer = self.footer()?;
-        let read = |range: Range<u64>| {
-            let offset = self.extent.offset + range.start;
-            let len = range.end - range.start;
-            self.file.read(Extent { offset, len }, access)
+        let read = match self.end() == self.extent {
+            true => self.block_of_short(block, access),
+            false => self.block_of_long(block, access),
         };
-        let bytes = read(footer.block_range(block))?;
-        let shared = footer.shared_range().map(read).transpose()?;
-        let (identity, shared) = (self.identity(), shared.as_deref());
-        chunk::decode_block(self.sql_type, footer, identity, block, &bytes, shared)
-            .map_err(|e| e.context(self.place()))
+        read.map_err(|e| e.context(self.place()))
+    }
+
+    fn block_of_short(&self, block: usize, access: Access) -> Result<ArrayRef> {
+        self.file.read_block(self.extent, access, |bytes| {
+            let footer = match self.footer.get() {
+                Some(footer) => footer,
+                None => {
+                    let footer = Arc::new(self.decode_footer(bytes)?);
+                    self.footer.get_or_init(|| footer)
+                }
+            };
+            let part = |range: Range<u64>| bytes.get(range.start as usize..range.end as usize);
+            let encoded = part(footer.block_range(block)).unwrap_or_default();
+            let shared = footer.shared_range().and_then(part);
+            self.decode_block(footer, block, encoded, shared)
+        })
+    }
+
+    fn block_of_long(&self, block: usize, access: Access) -> Result<ArrayRef> {
+        let footer = self.footer()?;
+        let extent = |range: Range<u64>| Extent {
+            offset: self.extent.offset + range.start,
+            len: range.end - range.start,
+        };
+        let encoded = extent(footer.block_range(block));
+        self.file.read_block(encoded, access, |encoded| {
+            let Some(shared) = footer.shared_range() else {
+                return self.decode_block(footer, block, encoded, None);
+            };
+            self.file.read_block(extent(shared), access, |shared| {
+                self.decode_block(footer, block, encoded, Some(shared))
+            })
+        })
+    }
+
+    fn decode_block(
+        &self,
+        footer: &ChunkFooter,
+        block: usize,
+        bytes: &[u8],
+        shared: Option<&[u8]>,
+    ) -> Result<ArrayRef> {
+        chunk::decode_block(self.sql_type, footer, self.identity(), block, bytes, shared)
+    }
+
+    /// Reads everything from the device, past the block cache, and compares every checksum; the
+    /// values.
+    pub fn verify(&self) -> Result<ArrayRef> {
+        let verified = || {
+            let bytes = self.file.read(self.extent, Access::Sequential)?;
+            let footer = self.decode_footer(&bytes)?;
+            chunk::decode_chunk(self.sql_type, &footer, self.identity(), &bytes)
+        };
+        verified().map_err(|e| e.context(self.place()))
     }
 
     /// Reads the encoded bytes and compares their checksums.
