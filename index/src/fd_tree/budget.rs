@@ -99,7 +99,7 @@ pub(super) fn pays_ahead(mode: Mode) -> bool {
 }
 
 /// Half of the budget that is left to data entries, at least an eighth of the whole.
-fn half(settings: &Settings, state: &State) -> usize {
+pub(super) fn half(settings: &Settings, state: &State) -> usize {
     let budget = settings.head_bytes;
     let old = state.old.as_ref();
     let fences = state.head.fence_bytes() + old.map_or(0, |old| old.head.fence_bytes());

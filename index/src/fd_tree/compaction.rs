@@ -36,7 +36,7 @@ const LOAD_ENTRIES: usize = 16 * HEAD_ENTRIES;
 /// A batch has no more than this part of the replaced blocks, which are not free before it is
 /// durable, but at least so many blocks.
 const BATCH_BLOCKS_MIN: u64 = 16;
-const BATCHES: u64 = 12;
+const BATCHES: u64 = 16;
 
 /// Places of the head and of a load among the sources of a key.
 const HEAD: usize = 0;
@@ -99,13 +99,8 @@ pub(super) struct Compaction {
 }
 
 impl Compaction {
-    /// Merge-prepare: the head becomes the old head.
-    pub fn begin(shared: &Shared, is_underflow: bool) -> Self {
-        Self::begin_in(shared, &mut shared.state.lock(), is_underflow, None)
-    }
-
-    /// As [`Compaction::begin`], of the locked state; it also inserts the entries of a load.
-    pub fn begin_in(
+    /// Merge-prepare: the head becomes the old head; a load's entries are inserted, too.
+    pub fn begin(
         shared: &Shared,
         state: &mut State,
         is_underflow: bool,
@@ -271,7 +266,11 @@ impl Compaction {
         let Some(old) = &mut state.old else { return };
         let block_bytes = shared.blocks.block_bytes();
         let read: u64 = self.sources.iter().map(|source| source.next).sum();
-        let unread: u64 = self.sources.iter().map(|source| source.end - source.next).sum();
+        let unread: u64 = self
+            .sources
+            .iter()
+            .map(|source| source.end - source.next)
+            .sum();
         let head = old.head.data_bytes().div_ceil(block_bytes);
         let loaded = &self.load.loaded;
         let load = loaded.bytes() / loaded.len().max(1) * (loaded.len() - self.load.next);

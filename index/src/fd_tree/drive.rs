@@ -1,8 +1,8 @@
 //! Who drives a compaction, and the line of writers that wait for it. Rules D1 to D6 are in
 //! docs/rfcs/3-fd-tree.md, "Writers and the compaction".
 //!
-//! * A *turn* is the right to use the compaction: for steps, or to hold it still. Turns are granted
-//!   in order of arrival.
+//! * A *turn* is the right to use the compaction: for steps, or to hold it still. Callers get it in
+//!   order of arrival; a writer takes it for a step if it is free.
 //! * A writer that may not add to the head yet enters the line. Whoever drives admits the line's
 //!   first writers after a step. If nobody drives, a writer of the line does.
 //!
@@ -14,7 +14,7 @@ use super::state::Shared;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use strandline_base::Result;
-use strandline_base::sync::{AtomicUsize, Condvar, Mutex, MutexGuard, Ordering};
+use strandline_base::sync::{AtomicUsize, Condvar, Mutex, Ordering};
 
 /// What a turn is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,10 +75,12 @@ impl Line {
         }
     }
 
-    /// Ends the turn: it goes to the caller that has waited longest, else to the writers (D3).
-    fn pass_on(&mut self, shared: &Shared) {
+    /// Ends the turn: it goes to the caller that has waited longest (D1). After a writer's step a
+    /// caller that wants steps is only woken: until it runs, the next writer may do one.
+    fn pass_on(&mut self, shared: &Shared, was_writer: bool) {
         self.turn = None;
-        if let Some(caller) = self.callers.pop_front() {
+        let is_granted = |caller: &mut Caller| caller.purpose == Use::Hold || !was_writer;
+        if let Some(caller) = self.callers.pop_front_if(is_granted) {
             self.turn = Some((caller.ticket, caller.purpose));
             caller.woken.notify_one();
         }
@@ -86,10 +88,25 @@ impl Line {
         self.rouse();
     }
 
-    /// If nobody drives, the first writer will (D3).
+    /// If nobody drives, the first writer or the first caller will (D3).
     fn rouse(&self) {
-        if let (None, Some(first)) = (self.turn, self.writers.front()) {
-            first.woken.notify_one();
+        if self.turn.is_none() {
+            let writer = self.writers.front().map(|writer| &writer.woken);
+            let caller = self.callers.front().map(|caller| &caller.woken);
+            for woken in writer.into_iter().chain(caller) {
+                woken.notify_one();
+            }
+        }
+    }
+
+    /// Whether a caller has the turn, or takes it now that nobody has one.
+    fn is_called(&mut self, ticket: u64) -> bool {
+        match self.turn {
+            Some((turn, _)) => turn == ticket,
+            None => {
+                let is_first = |caller: &mut Caller| caller.ticket == ticket;
+                self.callers.pop_front_if(is_first).is_some()
+            }
         }
     }
 
@@ -113,23 +130,27 @@ impl Drive {
     pub fn take<'a>(&'a self, shared: &'a Shared, purpose: Use) -> Turn<'a> {
         let mut line = self.line.lock();
         let ticket = line.ticket();
-        if line.turn.is_none() {
-            self.start(&mut line, shared, (ticket, purpose));
-        } else {
+        if line.turn.is_some() || !line.callers.is_empty() {
             let woken = Arc::new(Condvar::new());
             line.callers.push_back(Caller {
                 ticket,
                 purpose,
                 woken: woken.clone(),
             });
-            while line.turn.is_none_or(|(turn, _)| turn != ticket) {
+            while !line.is_called(ticket) {
                 woken.wait(&mut line);
             }
         }
+        if line.turn.is_none() {
+            line.turn = Some((ticket, purpose));
+        }
+        line.admit(shared);
+        self.count(&line);
         drop(line);
         Turn {
             drive: self,
             shared,
+            is_writer: false,
         }
     }
 
@@ -139,19 +160,12 @@ impl Drive {
         if line.turn.is_some() {
             return None;
         }
-        let ticket = line.ticket();
-        self.start(&mut line, shared, (ticket, Use::Steps));
-        drop(line);
+        line.turn = Some((line.ticket(), Use::Steps));
         Some(Turn {
             drive: self,
             shared,
+            is_writer: true,
         })
-    }
-
-    fn start(&self, line: &mut Line, shared: &Shared, turn: (u64, Use)) {
-        line.turn = Some(turn);
-        line.admit(shared);
-        self.count(line);
     }
 
     fn count(&self, line: &Line) {
@@ -161,7 +175,12 @@ impl Drive {
     /// Whether writers wait. One that is missed has not looked at the state yet: it sees what the
     /// caller has done under the state's lock.
     pub fn has_waiting(&self) -> bool {
-        self.waiting.load(Ordering::Acquire) > 0
+        self.waiting() > 0
+    }
+
+    /// How many writers wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Acquire)
     }
 
     /// Waits in the line until the claim is met. The writer drives steps if nobody does. Returns
@@ -193,6 +212,7 @@ impl Drive {
             let stepped = step(&Turn {
                 drive: self,
                 shared,
+                is_writer: true,
             });
             line = self.line.lock();
             if let (Err(error), None) = (stepped, line.outcome(place.ticket)) {
@@ -239,6 +259,7 @@ impl Drop for Place<'_> {
 pub(super) struct Turn<'a> {
     drive: &'a Drive,
     shared: &'a Shared,
+    is_writer: bool,
 }
 
 impl Turn<'_> {
@@ -274,7 +295,7 @@ impl Turn<'_> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let mut line = self.drive.line.lock();
-        line.pass_on(self.shared);
+        line.pass_on(self.shared, self.is_writer);
         self.drive.count(&line);
     }
 }

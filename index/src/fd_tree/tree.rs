@@ -39,7 +39,7 @@ enum Compactor {
 #[derive(Debug)]
 pub struct FdTree {
     pub(super) shared: Shared,
-    drive: Drive,
+    pub(super) drive: Drive,
     /// used by the one who has the turn
     compactor: Mutex<Compactor>,
     latches: Vec<Mutex<()>>,
@@ -327,7 +327,7 @@ impl FdTree {
                 return Ok(false);
             }
             let is_underflow = trigger == Some(Trigger::Underflow);
-            let begun = Compaction::begin_in(&self.shared, &mut state, is_underflow, None);
+            let begun = Compaction::begin(&self.shared, &mut state, is_underflow, None);
             *compactor = Compactor::Running(Box::new(begun));
         }
         while self.advance(turn)? {
