@@ -2,8 +2,8 @@
 //! head is full (docs/rfcs/3-fd-tree.md, "Writers and the compaction").
 //!
 //! Invariants:
-//! 1. While every writer pays what it owes, a compaction has ended before the new head has half of
-//!    the budget, and the next one begins with the other half free.
+//! 1. While every writer pays what it owes, a compaction has ended before the new head has three
+//!    quarters of the budget that fences leave, and the next one begins with a quarter free.
 //! 2. A writer with room waits for at most [`SHARES_MAX`] times its share of the work.
 //!
 //! Differences from the paper: it lets writers wait when there is no room, as the modes for
@@ -86,7 +86,8 @@ fn owed(settings: &Settings, state: &State, bytes: usize) -> Option<(u64, u64)> 
     let half = half(settings, state) as u128;
     let new = (state.head.data_bytes() + bytes) as u128;
     let room = room(settings, state) as u128;
-    let available = half.min(state.head.data_bytes() as u128 + room).max(1);
+    let goal = goal(settings, state) as u128;
+    let available = goal.min(state.head.data_bytes() as u128 + room).max(1);
     let required = (new * total).div_ceil(available).min(total);
     let payable = SHARES_MAX * (bytes as u128 * total).div_ceil(half);
     let until = required.min(done + payable);
@@ -98,8 +99,13 @@ pub(super) fn pays_ahead(mode: Mode) -> bool {
     matches!(mode, Mode::Fc | Mode::FcTuple)
 }
 
+/// Bytes of data that the new head may have at the end of a compaction.
+pub(super) fn goal(settings: &Settings, state: &State) -> usize {
+    half(settings, state) * 3 / 2
+}
+
 /// Half of the budget that is left to data entries, at least an eighth of the whole.
-pub(super) fn half(settings: &Settings, state: &State) -> usize {
+fn half(settings: &Settings, state: &State) -> usize {
     let budget = settings.head_bytes;
     let old = state.old.as_ref();
     let fences = state.head.fence_bytes() + old.map_or(0, |old| old.head.fence_bytes());
