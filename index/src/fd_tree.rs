@@ -4,8 +4,8 @@
 //!
 //! docs/rfcs/3-fd-tree.md has the invariants I1 to I6, the protocol and the crash cases.
 //!
-//! Lock order: the turn and its line (`drive`), gate (mode `Xm`), latch of an entry, compactor, state,
-//! places of a level. No device is read or written under the state's or the line's lock.
+//! Lock order: the turn and its line (`drive`), gate (mode `Xm`), latch of an entry, compactor,
+//! state, places of a level. No device is read or written under the state's or the line's lock.
 //!
 //! Differences from the paper:
 //! * A fence has an ordinal of the next level, whose list of block numbers is in memory (24 bytes a

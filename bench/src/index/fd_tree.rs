@@ -2,8 +2,8 @@
 //! lookups), Fig. 7 (sizes), Fig. 8 (nearly only inserts), Fig. 9 (ablations). Of each run the
 //! completion time, the worst insert and lookup, and the most space.
 //!
-//! `cargo run --release -p strandline-index --example fd_tree -- [entries] [requests] [figures] [modes]`,
-//! figures and modes joined by commas, such as `6,9 fc,ds`
+//! `cargo run --release -p strandline-index --example fd_tree -- [entries] [requests] [figures]
+//! [modes]`, figures and modes joined by commas, such as `6,9 fc,ds`
 //!
 //! Prints a table, and a line of JSON per result. Differences from the paper: the device is memory
 //! behind a limit of 250 MB/s and 64,000 requests/s; 2 threads look up, 1 modifies, 1 compacts.

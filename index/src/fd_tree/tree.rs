@@ -291,8 +291,8 @@ impl FdTree {
         }
     }
 
-    /// Does a step of a compaction, which it begins if there should be one, and more of them as long
-    /// as writers wait, up to 64. Returns whether there is more to do.
+    /// Does a step of a compaction, which it begins if there should be one, and more of them as
+    /// long as writers wait, up to 64. Returns whether there is more to do.
     ///
     /// # Errors
     /// The device's. A compaction that has failed stays so until the tree is opened again; lookups
