@@ -4,8 +4,8 @@
 //!
 //! docs/rfcs/3-fd-tree.md has the invariants I1 to I6, the protocol and the crash cases.
 //!
-//! Lock order: gate (mode `Xm`), latch of an entry, compactor, state, places of a level. No device
-//! is read or written under the state's lock.
+//! Lock order: the turn and its line (`drive`), gate (mode `Xm`), latch of an entry, compactor,
+//! state, places of a level. No device is read or written under the state's or the line's lock.
 //!
 //! Differences from the paper:
 //! * A fence has an ordinal of the next level, whose list of block numbers is in memory (24 bytes a
@@ -13,16 +13,19 @@
 //! * Readers hold an era instead of coupling locks of blocks; a reclaimed block is freed when no
 //!   reader of its era is left and an image without it is durable.
 //! * A compaction begins at half of the head's budget, so that ascending keys, which the wavefront
-//!   meets last, have room. A writer without room runs steps itself.
+//!   meets last, have room. Writers pay for it ahead, step by step (`budget`, `drive`).
 //! * A level has a Bloom filter of its keys in memory (`filter`), and a load is a source of a
 //!   compaction (`load`).
 //! * A key has at most one data entry in a level: duplicates are different entries.
 //! * Sizes are bytes: I3 allows a quarter more and 2 blocks.
 
+mod batch;
 mod block;
+mod budget;
 mod builder;
 mod check;
 mod compaction;
+mod drive;
 mod estimate;
 mod filter;
 mod finalize;
@@ -32,6 +35,7 @@ mod level;
 mod load;
 mod loaded;
 mod plan;
+mod progress;
 mod scan;
 mod state;
 mod tree;

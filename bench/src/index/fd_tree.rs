@@ -2,7 +2,8 @@
 //! lookups), Fig. 7 (sizes), Fig. 8 (nearly only inserts), Fig. 9 (ablations). Of each run the
 //! completion time, the worst insert and lookup, and the most space.
 //!
-//! `cargo run --release -p strandline-index --example fd_tree -- [entries] [requests]`
+//! `cargo run --release -p strandline-index --example fd_tree -- [entries] [requests] [figures]
+//! [modes]`, figures and modes joined by commas, such as `6,9 fc,ds`
 //!
 //! Prints a table, and a line of JSON per result. Differences from the paper: the device is memory
 //! behind a limit of 250 MB/s and 64,000 requests/s; 2 threads look up, 1 modifies, 1 compacts.
@@ -311,7 +312,13 @@ fn main() -> Result<()> {
         "figure mode keys entries lookups% | kreq/s worst-modify-ms worst-lookup-ms \
          reads/req space\n",
     );
-    for (name, wanted) in runs(all) {
+    let is_among = |at, name| {
+        let wanted = std::env::args().nth(at);
+        wanted.is_none_or(|wanted| wanted.split(',').any(|one| one == name))
+    };
+    let mut runs = runs(all);
+    runs.retain(|(name, run)| is_among(3, run.figure) && is_among(4, name));
+    for (name, wanted) in runs {
         let done = run(wanted)?;
         let keys = if wanted.is_ascending {
             "ascending"

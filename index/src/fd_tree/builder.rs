@@ -4,7 +4,8 @@
 //! A new block gets its fence in the level above at once. The caller publishes blocks before the
 //! fences that lead to them.
 
-use super::block::{Block, Identity, Kind};
+use super::batch::Batch;
+use super::block::{Block, Kind};
 use super::filter::hash_of_entry;
 use super::level::{Level, Place};
 use super::state::{Settings, Shared};
@@ -40,6 +41,8 @@ pub(super) struct Builders {
     pub last_fence: Option<u64>,
     /// whether the target has data entries; true after an opening
     pub has_data: bool,
+    /// blocks written
+    pub written: u64,
 }
 
 impl Builders {
@@ -61,6 +64,7 @@ impl Builders {
             head_fences: Vec::new(),
             last_fence: None,
             has_data: false,
+            written: levels.iter().map(|level| level.end()).sum(),
         }
     }
 
@@ -173,42 +177,31 @@ impl Builders {
         }
     }
 
-    /// Bytes of published whole blocks that are not written.
-    pub fn unwritten_bytes(&self) -> usize {
-        let blocks: usize = self.levels.iter().map(|level| level.unwritten.len()).sum();
-        blocks * self.block_bytes
+    /// Published whole blocks that are not written.
+    pub fn unwritten(&self) -> u64 {
+        let unwritten = self.levels.iter().map(|level| level.unwritten.len());
+        unwritten.sum::<usize>() as u64
     }
 
-    /// Writes everything that is published. Returns the blocks that have become superfluous.
-    pub fn write(&mut self, shared: &Shared) -> Result<Vec<u64>> {
-        let mut superfluous = Vec::new();
-        let mut batch = Vec::new();
-        let mut places = Vec::new();
-        for building in &mut self.levels {
-            let mut blocks = building.unwritten.clone();
+    /// All published blocks that are not written, the open ones as they are. Nothing is added
+    /// before [`Builders::end_batch`].
+    pub fn begin_batch(&self, shared: &Shared) -> Result<Batch> {
+        let mut blocks = Vec::new();
+        for building in &self.levels {
+            let of = |(ordinal, block)| (building.level.clone(), ordinal, block);
+            blocks.extend(building.unwritten.iter().cloned().map(of));
             if let (Some(ordinal), true) = (building.ordinal, building.is_changed) {
-                blocks.push((ordinal, Arc::new(building.open.clone())));
-            }
-            let numbers = shared.blocks.allocate(blocks.len())?;
-            for ((ordinal, block), number) in blocks.into_iter().zip(numbers) {
-                let run = building.level.run;
-                let tree = shared.settings.tree;
-                let at = Identity {
-                    tree,
-                    number,
-                    run,
-                    ordinal,
-                };
-                batch.push((number, block.encode(at, self.block_bytes)));
-                places.push((building.level.clone(), ordinal, number));
+                blocks.push(of((ordinal, Arc::new(building.open.clone()))));
             }
         }
-        batch.sort_unstable_by_key(|(number, _)| *number);
-        shared.blocks.write(&batch)?;
-        shared.blocks.sync()?;
-        for (level, ordinal, number) in places {
-            level.set(ordinal, Place::Stored(number, None));
-        }
+        Batch::of(shared, blocks)
+    }
+
+    /// The batch is written: syncs it. Returns the blocks that have become superfluous.
+    pub fn end_batch(&mut self, shared: &Shared, batch: Batch) -> Result<Vec<u64>> {
+        self.written += batch.len();
+        batch.sync(shared)?;
+        let mut superfluous = Vec::new();
         for building in &mut self.levels {
             building.unwritten.clear();
             superfluous.append(&mut building.replaced);

@@ -1,13 +1,15 @@
 //! A compaction [FD+ §2.3, §4.4]: stages entries of the old levels in order of their keys, inserts
 //! them into the new levels, and deletes them from the old ones, a block's entries at a time.
 //!
-//! One caller at a time drives it (the tree's compaction lock). Readers see only what
+//! One caller at a time drives it (`drive`), by steps of a bounded size: it merges until a batch is
+//! full, writes the batch in parts, syncs it, and writes the image. Readers see only what
 //! [`Compaction::publish`] changes, under the state's lock.
 //!
 //! Reclaim rule [FD+ A.1]: the first block of an old level goes when the first key of the block
 //! that follows it is not greater than the wavefront. Before that, keys between the last key of
 //! the one and the first key of the other are found by the first block's last fence.
 
+use super::batch::Batch;
 use super::block::{Item, Kind};
 use super::builder::Builders;
 use super::filter::Filter;
@@ -17,6 +19,7 @@ use super::image;
 use super::level::Level;
 use super::loaded::Loaded;
 use super::plan::plan;
+use super::progress::Work;
 use super::state::{Mode, Old, Shared, Slot, State};
 use std::collections::VecDeque;
 use std::mem::take;
@@ -29,6 +32,11 @@ const HEAD_ENTRIES: usize = if cfg!(test) { 8 } else { 256 };
 
 /// Entries that are taken from a load at once.
 const LOAD_ENTRIES: usize = 16 * HEAD_ENTRIES;
+
+/// A batch has no more than this part of the replaced blocks, which are not free before it is
+/// durable, but at least so many blocks.
+const BATCH_BLOCKS_MIN: u64 = 16;
+const BATCHES: u64 = 16;
 
 /// Places of the head and of a load among the sources of a key.
 const HEAD: usize = 0;
@@ -61,13 +69,25 @@ struct LoadSource {
     buffer: VecDeque<Item>,
 }
 
+/// What the next step does.
+#[derive(Debug)]
+enum Phase {
+    Merge,
+    Write(Batch),
+    Image,
+    Over,
+}
+
 /// A compaction under way.
 #[derive(Debug)]
 pub(super) struct Compaction {
+    phase: Phase,
     head: HeadSource,
     load: LoadSource,
     sources: Vec<Source>,
     builders: Builders,
+    /// the most whole blocks of a batch
+    batch_blocks: u64,
     is_full: bool,
     is_done: bool,
     /// pending entries that the stage has passed
@@ -79,13 +99,8 @@ pub(super) struct Compaction {
 }
 
 impl Compaction {
-    /// Merge-prepare: the head becomes the old head.
-    pub fn begin(shared: &Shared, is_underflow: bool) -> Self {
-        Self::begin_in(shared, &mut shared.state.lock(), is_underflow, None)
-    }
-
-    /// As [`Compaction::begin`], of the locked state; it also inserts the entries of a load.
-    pub fn begin_in(
+    /// Merge-prepare: the head becomes the old head; a load's entries are inserted, too.
+    pub fn begin(
         shared: &Shared,
         state: &mut State,
         is_underflow: bool,
@@ -115,6 +130,7 @@ impl Compaction {
         }
         let new_levels = slots.len();
         slots.extend(below);
+        state.begun += 1;
         state.old = Some(Old {
             head: take(&mut state.head),
             slots: std::mem::replace(&mut state.slots, slots),
@@ -122,17 +138,24 @@ impl Compaction {
             loaded,
             ..Old::default()
         });
-        Self::of(shared, state)
+        let compaction = Self::of(shared, state);
+        compaction.report(shared, state);
+        compaction
     }
 
-    /// The greatest key that is in the new levels.
+    /// The greatest key that is in the new levels; None after their installation.
     pub fn processed(&self) -> Option<&[u8]> {
-        self.wavefront.as_deref()
+        self.wavefront.as_deref().filter(|_| !self.is_installed())
+    }
+
+    /// Whether the new levels are installed, and at most the image is left.
+    pub fn is_installed(&self) -> bool {
+        self.is_done && matches!(self.phase, Phase::Image | Phase::Over)
     }
 
     /// Goes on with the compaction of an opened state.
     pub fn resume(shared: &Shared) -> Result<Option<Self>> {
-        let state = shared.state.lock();
+        let mut state = shared.state.lock();
         let Some(old) = &state.old else {
             return Ok(None);
         };
@@ -140,6 +163,7 @@ impl Compaction {
         compaction.builders.last_fence = old.last_fence;
         compaction.wavefront = old.wavefront.clone();
         compaction.head.after = old.wavefront.clone();
+        compaction.report(shared, &mut state);
         drop(state);
         compaction.builders.resume(shared)?;
         Ok(Some(compaction))
@@ -158,14 +182,18 @@ impl Compaction {
         let levels = state.slots.iter().take(new_levels);
         let levels: Vec<Arc<Level>> = levels.map(|slot| slot.level.clone()).collect();
         let loaded = old.and_then(|old| old.loaded.clone());
+        let block_bytes = shared.blocks.block_bytes();
+        let replaced = old.map_or(0, |old| old.slots.iter().map(|slot| slot.level.end()).sum());
         Self {
+            phase: Phase::Merge,
             head: HeadSource::default(),
             load: LoadSource {
                 loaded: loaded.unwrap_or_default(),
                 ..LoadSource::default()
             },
             sources: old.map_or(Vec::new(), |old| old.slots.iter().map(source).collect()),
-            builders: Builders::new(&shared.settings, shared.blocks.block_bytes(), &levels),
+            builders: Builders::new(&shared.settings, block_bytes, &levels),
+            batch_blocks: batch_blocks(shared.settings.batch_bytes / block_bytes, replaced),
             is_full: new_levels == state.slots.len(),
             is_done: false,
             left: Vec::new(),
@@ -175,26 +203,87 @@ impl Compaction {
         }
     }
 
-    /// A step: at most one block of every level. Returns whether the compaction goes on.
+    /// A step. Returns whether the compaction goes on.
     pub fn step(&mut self, shared: &Shared) -> Result<bool> {
+        match &mut self.phase {
+            Phase::Over => return Ok(false),
+            Phase::Merge => self.merge(shared)?,
+            Phase::Write(batch) if batch.left() > 0 => batch.write_part(shared)?,
+            Phase::Write(_) => self.end_batch(shared)?,
+            Phase::Image => {
+                image::save(shared)?;
+                self.phase = match self.is_done {
+                    true => Phase::Over,
+                    false => Phase::Merge,
+                };
+            }
+        }
+        self.report(shared, &mut shared.state.lock());
+        Ok(!self.is_over())
+    }
+
+    /// Whether nothing is left to do.
+    pub fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Over)
+    }
+
+    /// Reads at most one block of every level and makes what is complete reachable.
+    fn merge(&mut self, shared: &Shared) -> Result<()> {
         self.fill(shared)?;
         self.stage(shared)?;
         self.publish(shared);
-        let is_batch = self.builders.unwritten_bytes() >= shared.settings.batch_bytes;
-        if is_batch && !self.is_done {
-            self.save(shared)?;
+        if self.is_done || self.builders.unwritten() >= self.batch_blocks {
+            self.phase = Phase::Write(self.builders.begin_batch(shared)?);
         }
-        if self.is_done {
-            self.finish(shared)?;
-        }
-        Ok(!self.is_done)
+        Ok(())
     }
 
-    /// Writes what is published, and the image.
+    /// The batch is written. A last one is followed by the installation of the new levels.
+    fn end_batch(&mut self, shared: &Shared) -> Result<()> {
+        if let Phase::Write(batch) = std::mem::replace(&mut self.phase, Phase::Image) {
+            let superfluous = self.builders.end_batch(shared, batch)?;
+            shared.state.lock().reclaim(superfluous);
+        }
+        if self.is_done {
+            self.install(shared)?;
+        }
+        Ok(())
+    }
+
+    /// Makes durable what is published: ends the batch under way, or writes one.
     pub fn save(&mut self, shared: &Shared) -> Result<()> {
-        let superfluous = self.builders.write(shared)?;
-        shared.state.lock().reclaim(superfluous);
-        image::save(shared)
+        if let Phase::Merge = self.phase {
+            self.phase = Phase::Write(self.builders.begin_batch(shared)?);
+        }
+        while let Phase::Write(_) | Phase::Image = self.phase {
+            self.step(shared)?;
+        }
+        Ok(())
+    }
+
+    /// Tells writers how far it is. Every block that is read is written again.
+    fn report(&self, shared: &Shared, state: &mut State) {
+        let Some(old) = &mut state.old else { return };
+        let block_bytes = shared.blocks.block_bytes();
+        let read: u64 = self.sources.iter().map(|source| source.next).sum();
+        let unread: u64 = self
+            .sources
+            .iter()
+            .map(|source| source.end - source.next)
+            .sum();
+        let head = old.head.data_bytes().div_ceil(block_bytes);
+        let loaded = &self.load.loaded;
+        let load = loaded.bytes() / loaded.len().max(1) * (loaded.len() - self.load.next);
+        let in_memory = (head + load.div_ceil(block_bytes)) as u64;
+        let (unwritten, written) = match &self.phase {
+            Phase::Write(batch) => (batch.left(), batch.len() - batch.left()),
+            _ => (self.builders.unwritten(), 0),
+        };
+        old.work = Work {
+            done: read + self.builders.written + written,
+            // The last image is work, too.
+            left: 2 * unread + in_memory + unwritten + 1,
+        };
     }
 
     /// Reads the next block of every level whose entries are staged.
@@ -398,22 +487,21 @@ impl Compaction {
         state.reclaim(reclaimed);
     }
 
-    /// Ends merge-execute: the new head becomes the head. Then merge-finalize.
-    fn finish(&mut self, shared: &Shared) -> Result<()> {
-        let mut reclaimed = self.builders.write(shared)?;
+    /// Ends merge-execute: the new head becomes the head. Then merge-finalize, without its image.
+    fn install(&mut self, shared: &Shared) -> Result<()> {
         let mut state = shared.state.lock();
         if let Some(mut old) = state.old.take() {
             keep_pending(&mut state, &mut old, take(&mut self.left));
+            let mut reclaimed = Vec::new();
             for slot in &old.slots {
                 let live = slot.live_from..slot.level.end();
                 reclaimed.extend(live.filter_map(|ordinal| slot.level.number(ordinal)));
             }
             self.tighten(shared, &mut state, old.new_levels);
+            state.reclaim(reclaimed);
         }
-        state.reclaim(reclaimed);
         drop(state);
-        skip_levels(shared)?;
-        image::save(shared)
+        skip_levels(shared)
     }
 
     /// Level tightening: the least numbers that the new levels' sizes allow (I3, I4).
@@ -445,6 +533,15 @@ impl Compaction {
         for (at, slot) in state.slots.iter_mut().take(kept as usize).enumerate() {
             slot.number = number - (last - at as u32);
         }
+    }
+}
+
+/// The most blocks of a batch, whose bytes allow `most`.
+fn batch_blocks(most: usize, replaced: u64) -> u64 {
+    let most = most.max(1) as u64;
+    match replaced {
+        0 => most,
+        _ => (replaced / BATCHES).max(BATCH_BLOCKS_MIN).min(most),
     }
 }
 

@@ -49,6 +49,11 @@ pub(super) struct Head {
 }
 
 impl Head {
+    /// Bytes of the budget that an entry with a key of so many bytes takes.
+    pub fn bytes_of(key_bytes: usize) -> usize {
+        key_bytes + ENTRY_BYTES
+    }
+
     /// Bytes of the budget that are taken.
     pub fn bytes(&self) -> usize {
         self.data_bytes + self.fence_bytes
@@ -73,7 +78,7 @@ impl Head {
                 change
             }
             None => {
-                self.data_bytes += key.len() + ENTRY_BYTES;
+                self.data_bytes += Self::bytes_of(key.len());
                 self.data.insert(key.into(), data);
                 Change::of(data.is_insert, 1)
             }
@@ -83,13 +88,13 @@ impl Head {
     /// Removes a data entry without counting.
     pub fn remove(&mut self, key: &[u8]) -> Option<Data> {
         let data = self.data.remove(key)?;
-        self.data_bytes -= key.len() + ENTRY_BYTES;
+        self.data_bytes -= Self::bytes_of(key.len());
         Some(data)
     }
 
     pub fn add_fence(&mut self, key: &[u8], to: u64) {
         if self.fences.insert(key.into(), to).is_none() {
-            self.fence_bytes += key.len() + ENTRY_BYTES;
+            self.fence_bytes += Self::bytes_of(key.len());
         }
     }
 
@@ -100,14 +105,14 @@ impl Head {
             if first.key().as_ref() > key {
                 break;
             }
-            self.fence_bytes -= first.key().len() + ENTRY_BYTES;
+            self.fence_bytes -= Self::bytes_of(first.key().len());
             last = Some(first.remove());
         }
         last
     }
 
     pub fn set_fences(&mut self, fences: BTreeMap<Box<[u8]>, u64>) {
-        self.fence_bytes = fences.keys().map(|key| key.len() + ENTRY_BYTES).sum();
+        self.fence_bytes = fences.keys().map(|key| Self::bytes_of(key.len())).sum();
         self.fences = fences;
     }
 

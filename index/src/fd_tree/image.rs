@@ -11,6 +11,7 @@
 
 use super::head::{Change, Data, Head};
 use super::level::Level;
+use super::progress::Work;
 use super::state::{Mode, Old, Shared, Slot, State};
 use std::sync::Arc;
 use strandline_base::bytes::{ByteReader, PutBytes};
@@ -133,6 +134,7 @@ fn take_state(reader: &mut ByteReader<'_>, used: &mut Vec<u64>) -> Option<State>
             },
             pointer: take_pointer(reader)?,
             last_fence: take_pointer(reader)?,
+            work: Work::default(),
         });
     }
     let old_levels = state.old.as_ref().map_or(0, |old| old.new_levels);

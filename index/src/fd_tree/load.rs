@@ -47,7 +47,7 @@ pub(super) fn begin(
     }
     let loaded = Arc::new(Loaded::of(new.entries));
     state.loads += 1;
-    let compaction = Compaction::begin_in(shared, &mut state, false, Some(loaded.clone()));
+    let compaction = Compaction::begin(shared, &mut state, false, Some(loaded.clone()));
     Ok((loaded, compaction))
 }
 

@@ -8,6 +8,7 @@ use super::filter::hash_of_entry;
 use super::head::{Change, Head};
 use super::level::Level;
 use super::loaded::Loaded;
+use super::progress::Work;
 use crate::key_hash::hash_bytes;
 use std::collections::VecDeque;
 use std::ops::Bound::{Included, Unbounded};
@@ -38,7 +39,7 @@ pub struct Settings {
     /// the tree's identity, in the checksum of every block
     pub tree: u64,
     pub mode: Mode,
-    /// budget of the head in bytes; a compaction begins when half of it is taken
+    /// budget of the head in bytes; a compaction begins when data take half of what fences leave
     pub head_bytes: usize,
     /// the head's capacity in blocks, kappa 0
     pub head_blocks: u64,
@@ -105,6 +106,8 @@ pub(super) struct Old {
     pub pointer: Option<u64>,
     /// the last fence to the levels below that has been moved
     pub last_fence: Option<u64>,
+    /// how far the compaction is; memory only
+    pub work: Work,
 }
 
 impl Old {
@@ -132,6 +135,8 @@ pub(super) struct State {
     pub next_run: u64,
     /// loads begun
     pub loads: u64,
+    /// compactions begun
+    pub begun: u64,
     pub reclaimed: Reclaimed,
 }
 

@@ -1,5 +1,6 @@
 mod crash;
 mod interleaved;
+mod writers;
 
 use super::*;
 use crate::access_method::Direction;

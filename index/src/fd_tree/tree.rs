@@ -1,13 +1,15 @@
 //! The tree: entries are added, removed and looked up here, and a compaction is driven.
 
 use super::block::{ENTRY_OVERHEAD_MAX, HEADER_BYTES};
+use super::budget::{Claim, Trigger, Verdict, pays_ahead, trigger};
 use super::check;
 use super::compaction::Compaction;
+use super::drive::{Drive, Turn, Use};
 use super::estimate;
 use super::head::Data;
 use super::image;
 use super::load;
-use super::loaded::Loaded;
+use super::progress::Work;
 use super::scan::{ENTRY_BYTES_MAX, Scan};
 use super::state::{Mode, Settings, Shared, State};
 use crate::access_method::Direction;
@@ -22,8 +24,8 @@ use strandline_storage::pool::Pool;
 const LATCHES: usize = 64;
 /// A load of less than this part of the head's budget adds its entries one by one.
 const FEW: usize = 8;
-/// An underflow needs at least so many deletes.
-const DELETES_MIN: u64 = 16;
+/// The most steps of [`FdTree::compact_step`] for writers that wait.
+const STEPS_FOR_WRITERS: usize = 64;
 
 /// The compaction under way, or why there is none any more.
 #[derive(Debug)]
@@ -37,6 +39,8 @@ enum Compactor {
 #[derive(Debug)]
 pub struct FdTree {
     pub(super) shared: Shared,
+    pub(super) drive: Drive,
+    /// used by the one who has the turn
     compactor: Mutex<Compactor>,
     latches: Vec<Mutex<()>>,
     gate: RwLock<()>,
@@ -67,6 +71,7 @@ impl FdTree {
         };
         Ok(Self {
             shared,
+            drive: Drive::default(),
             compactor: Mutex::new(compactor),
             latches: (0..LATCHES).map(|_| Mutex::new(())).collect(),
             gate: RwLock::new(()),
@@ -221,23 +226,32 @@ impl FdTree {
             }
             return Ok(());
         }
-        let loaded = {
-            let mut compactor = self.compactor.lock();
-            while self.advance(&mut compactor)? {}
-            let (loaded, compaction) = load::begin(&self.shared, entries, met)?;
-            *compactor = Compactor::Running(Box::new(compaction));
-            loaded
+        let turn = self.drive.take(&self.shared, Use::Steps);
+        while self.advance(&turn)? {}
+        turn.hold();
+        let (loaded, compaction) = load::begin(&self.shared, entries, met)?;
+        *self.compactor.lock() = Compactor::Running(Box::new(compaction));
+        turn.resume();
+        drop(turn);
+        let is_loading = || {
+            let state = self.shared.state.lock();
+            let present = state.old.as_ref().and_then(|old| old.loaded.as_ref());
+            present.is_some_and(|present| Arc::ptr_eq(present, &loaded))
         };
-        while self.is_loading(&loaded) {
+        while is_loading() {
             self.step(false)?;
         }
+        // The image that makes the load durable, unless another caller has written it.
+        let turn = self.drive.take(&self.shared, Use::Steps);
+        let is_unsaved = match &*self.compactor.lock() {
+            Compactor::Running(compaction) => compaction.is_installed(),
+            Compactor::Idle => false,
+            Compactor::Failed(error) => return Err(error.clone()),
+        };
+        if is_unsaved {
+            self.advance(&turn)?;
+        }
         Ok(())
-    }
-
-    fn is_loading(&self, loaded: &Arc<Loaded>) -> bool {
-        let state = self.shared.state.lock();
-        let present = state.old.as_ref().and_then(|old| old.loaded.as_ref());
-        present.is_some_and(|present| Arc::ptr_eq(present, loaded))
     }
 
     /// A pending entry is committed durably.
@@ -252,73 +266,71 @@ impl FdTree {
         }
     }
 
-    /// Bytes of the head's budget that writers may take now.
-    fn room(&self, state: &State) -> usize {
-        let budget = self.shared.settings.head_bytes;
-        let reserve = budget / 8;
-        let old_bytes = state.old.as_ref().map_or(0, |old| old.head.bytes());
-        let (limit, taken) = match (self.shared.settings.mode, &state.old) {
-            (Mode::FcNoSharing, Some(_)) => (budget / 2, state.head.bytes()),
-            _ => (budget - reserve, state.head.bytes() + old_bytes),
-        };
-        limit.saturating_sub(taken)
-    }
-
-    /// Runs a compaction's steps while the head is full.
+    /// Waits until an entry of so many bytes may be added to the head, and pays for it; see
+    /// `budget`.
     fn make_room(&self, entry_bytes: usize) -> Result<()> {
-        let is_full = |state: &State| {
-            let has_data = state.head.data_bytes() > 0 || state.old.is_some();
-            has_data && self.room(state) < entry_bytes
-        };
-        let mut ended = 0;
-        while is_full(&self.shared.state.lock()) {
-            ended += usize::from(!self.step(true)?);
+        let settings = &self.shared.settings;
+        let (claim, verdict, is_due) = {
             let state = self.shared.state.lock();
-            let mut data = state.head.data.values();
-            // Two whole compactions have left nothing but pending entries.
-            if ended > 1
-                && state.old.is_none()
-                && data.all(|data| data.is_pending)
-                && is_full(&state)
-            {
-                return Err(full_of_pending(self.shared.settings.head_bytes));
+            let claim = Claim::new(settings, &state, entry_bytes);
+            let is_idle = pays_ahead(settings.mode) && state.old.is_none();
+            let is_due = is_idle && trigger(settings, &state).is_some();
+            (claim, claim.verdict(settings, &state, true), is_due)
+        };
+        if verdict == Verdict::Admitted && !self.drive.has_waiting() {
+            if let (true, Some(turn)) = (is_due, self.drive.try_take(&self.shared)) {
+                // An error stays with the compaction: this writer has room.
+                let _stepped = self.step_in(&turn, false);
             }
+            return Ok(());
         }
-        Ok(())
+        let admit = |turn: &Turn<'_>| self.step_in(turn, true).map(|_| ());
+        match self.drive.admit(&self.shared, claim, admit)? {
+            true => Ok(()),
+            false => Err(full_of_pending(settings.head_bytes)),
+        }
     }
 
-    /// Whether a compaction should begin; and whether because of an underflow (I5).
-    fn trigger(&self, state: &State) -> Option<bool> {
-        let budget = self.shared.settings.head_bytes;
-        let is_underflow = state.deletes * 3 > state.inserts && state.deletes >= DELETES_MIN;
-        let share = (budget / 2).saturating_sub(state.head.fence_bytes());
-        let is_overflow = state.head.data_bytes() >= share.max(budget / 8);
-        (is_underflow || is_overflow).then_some(is_underflow)
-    }
-
-    /// Does one step of a compaction, which it begins if there should be one. Returns whether
-    /// there is more to do.
+    /// Does a step of a compaction, which it begins if there should be one, and more of them as
+    /// long as writers wait, up to 64. Returns whether there is more to do.
     ///
     /// # Errors
     /// The device's. A compaction that has failed stays so until the tree is opened again; lookups
     /// go on, writers as long as the head has room.
     pub fn compact_step(&self) -> Result<bool> {
-        self.step(false)
+        let turn = self.drive.take(&self.shared, Use::Steps);
+        let mut goes_on = self.step_in(&turn, false)?;
+        for _ in 1..STEPS_FOR_WRITERS {
+            turn.admit();
+            if !goes_on || !self.drive.has_waiting() {
+                break;
+            }
+            goes_on = self.step_in(&turn, false)?;
+        }
+        Ok(goes_on)
     }
 
     fn step(&self, is_forced: bool) -> Result<bool> {
+        let turn = self.drive.take(&self.shared, Use::Steps);
+        self.step_in(&turn, is_forced)
+    }
+
+    /// A step of the compaction under way, or of one that is due or forced; in mode `Xm` all of its
+    /// steps. Returns whether there is more to do.
+    fn step_in(&self, turn: &Turn<'_>, is_forced: bool) -> Result<bool> {
         let is_exclusive = self.shared.settings.mode == Mode::Xm;
         let _gate = is_exclusive.then(|| self.gate.write());
-        let mut compactor = self.compactor.lock();
-        if let Compactor::Idle = &*compactor {
-            let trigger = self.trigger(&self.shared.state.lock());
+        if let compactor @ Compactor::Idle = &mut *self.compactor.lock() {
+            let mut state = self.shared.state.lock();
+            let trigger = trigger(&self.shared.settings, &state);
             if trigger.is_none() && !is_forced {
                 return Ok(false);
             }
-            let begun = Compaction::begin(&self.shared, trigger.unwrap_or_default());
+            let is_underflow = trigger == Some(Trigger::Underflow);
+            let begun = Compaction::begin(&self.shared, &mut state, is_underflow, None);
             *compactor = Compactor::Running(Box::new(begun));
         }
-        while self.advance(&mut compactor)? {
+        while self.advance(turn)? {
             if !is_exclusive {
                 return Ok(true);
             }
@@ -326,19 +338,33 @@ impl FdTree {
         Ok(false)
     }
 
-    /// One step of the compaction under way. Returns whether there is more to do.
-    fn advance(&self, compactor: &mut Compactor) -> Result<bool> {
-        let stepped = match compactor {
-            Compactor::Running(compaction) => compaction.step(&self.shared),
-            Compactor::Failed(error) => Err(error.clone()),
-            Compactor::Idle => Ok(false),
+    /// One step of the compaction under way; then writers that have waited for it are admitted.
+    /// Returns whether there is more to do.
+    fn advance(&self, turn: &Turn<'_>) -> Result<bool> {
+        let stepped = {
+            let mut compactor = self.compactor.lock();
+            let stepped = match &mut *compactor {
+                Compactor::Running(compaction) => compaction.step(&self.shared),
+                Compactor::Failed(error) => Err(error.clone()),
+                Compactor::Idle => Ok(false),
+            };
+            match &stepped {
+                Ok(true) => {}
+                Ok(false) => *compactor = Compactor::Idle,
+                Err(error) => self.fail(&mut compactor, error),
+            }
+            stepped
         };
-        match &stepped {
-            Ok(true) => {}
-            Ok(false) => *compactor = Compactor::Idle,
-            Err(error) => *compactor = Compactor::Failed(error.clone()),
-        }
+        turn.admit();
         stepped
+    }
+
+    /// The compaction has failed, until the tree is opened again. Writers owe it nothing (D6).
+    fn fail(&self, compactor: &mut Compactor, error: &Error) {
+        *compactor = Compactor::Failed(error.clone());
+        if let Some(old) = &mut self.shared.state.lock().old {
+            old.work = Work::default();
+        }
     }
 
     /// Runs a compaction, or ends the one under way.
@@ -352,11 +378,20 @@ impl FdTree {
         if self.shared.settings.mode == Mode::Ds && self.is_compacting() {
             self.compact()?;
         }
-        match &mut *self.compactor.lock() {
-            Compactor::Running(compaction) => compaction.save(&self.shared),
-            Compactor::Idle => image::save(&self.shared),
-            Compactor::Failed(error) => Err(error.clone()),
+        let _turn = self.drive.take(&self.shared, Use::Hold);
+        let mut compactor = self.compactor.lock();
+        let compaction = match &mut *compactor {
+            Compactor::Running(compaction) => compaction,
+            Compactor::Idle => return image::save(&self.shared),
+            Compactor::Failed(error) => return Err(error.clone()),
+        };
+        let saved = compaction.save(&self.shared);
+        match &saved {
+            Ok(()) if compaction.is_over() => *compactor = Compactor::Idle,
+            Ok(()) => {}
+            Err(error) => self.fail(&mut compactor, error),
         }
+        saved
     }
 
     /// Whether a compaction is under way.
@@ -455,6 +490,7 @@ impl FdTree {
     /// # Errors
     /// The device's; the error of a compaction that has failed.
     pub fn check(&self, damage: &mut Vec<String>) -> Result<()> {
+        let _turn = self.drive.take(&self.shared, Use::Hold);
         let _gate = self.pass_gate();
         match &*self.compactor.lock() {
             Compactor::Running(running) => check::check(&self.shared, running.processed(), damage),

@@ -266,3 +266,99 @@ fn a_load_into_an_fd_index_loses_nothing() {
         assert!((10..=11).contains(&index.len()), "{}", index.len());
     });
 }
+
+/// Writers that wait for room or for work, and nobody else who drives: each is admitted in the end.
+/// A lost wake-up is a deadlock here.
+#[test]
+fn writers_drive_a_compaction_for_each_other() {
+    for mode in [FdTreeMode::Fc, FdTreeMode::Ds] {
+        explore(move || {
+            let tree = tree(mode, (0..8).map(|number| 10 * number));
+            let writers: Vec<_> = (1..4)
+                .map(|writer| {
+                    let tree = tree.clone();
+                    thread::spawn(move || {
+                        for number in 0..6 {
+                            let entry = [10 * number + writer];
+                            assert!(tree.add(&entry).expect("in memory"));
+                        }
+                    })
+                })
+                .collect();
+            for writer in writers {
+                writer.join().expect("it does not panic");
+            }
+            let written = (0..6).flat_map(|tens| (0..4).map(move |number| 10 * tens + number));
+            let expected: Vec<u8> = written.chain([60, 70]).collect();
+            assert_whole(&tree, &expected);
+        });
+    }
+}
+
+/// Writers wait while a checkpoint, a check and a load have the compaction or wait for it. Whoever
+/// ends leaves nobody behind who waits, and nobody is passed over for ever.
+#[test]
+fn writers_and_other_callers_do_not_starve_each_other() {
+    explore(|| {
+        let tree = tree(FdTreeMode::Fc, (0..8).map(|number| 10 * number));
+        let writers: Vec<_> = (1..3)
+            .map(|writer| {
+                let tree = tree.clone();
+                thread::spawn(move || {
+                    for number in 0..8 {
+                        let entry = [10 * number + writer];
+                        assert!(tree.add(&entry).expect("in memory"));
+                    }
+                })
+            })
+            .collect();
+        let callers: [fn(&FdTree); 3] = [
+            |tree| tree.checkpoint().expect("in memory"),
+            |tree| tree.check(&mut Vec::new()).expect("in memory"),
+            |tree| {
+                let entries = (0..4).map(|number| [10 * number + 5]);
+                let entries: Vec<[u8; 1]> = entries.collect();
+                let entries: Vec<&[u8]> = entries.iter().map(|entry| &entry[..]).collect();
+                tree.load(&entries, None).expect("in memory");
+            },
+        ];
+        let callers = callers.map(|call| {
+            let tree = tree.clone();
+            thread::spawn(move || call(&tree))
+        });
+        for thread in writers.into_iter().chain(callers) {
+            thread.join().expect("it does not panic");
+        }
+        let mut expected: Vec<u8> = (0..8)
+            .flat_map(|tens| [0, 1, 2].map(|n| 10 * tens + n))
+            .collect();
+        expected.extend([5, 15, 25, 35]);
+        expected.sort_unstable();
+        assert_whole(&tree, &expected);
+    });
+}
+
+/// A writer that fills the head with entries of an uncommitted transaction is refused, and those
+/// that wait behind it are not forgotten.
+#[test]
+fn a_head_full_of_pending_entries_refuses_all_writers() {
+    explore(|| {
+        let tree = tree(FdTreeMode::Fc, [0, 100]);
+        let compactor = compact(&tree);
+        let writers: Vec<_> = (1..3)
+            .map(|writer| {
+                let tree = tree.clone();
+                thread::spawn(move || {
+                    let mut entries = (0..20).map(|number| [10 * number + writer]);
+                    entries.any(|entry| tree.add_pending(&entry).is_err())
+                })
+            })
+            .collect();
+        for writer in writers {
+            let is_refused = writer.join().expect("it does not panic");
+            assert!(is_refused, "the head has no room for all");
+        }
+        compactor.join().expect("it does not panic");
+        assert!(tree.contains(&[100]).expect("in memory"));
+    });
+}
