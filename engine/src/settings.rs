@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use strandline_base::{Clock, Error, Result, SqlState};
-use strandline_device::Device;
+use strandline_device::{Device, Tier};
 use strandline_storage::ssd_cache::{Mode as SsdCacheMode, Settings as CacheSettings};
 use strandline_txn::Isolation;
 
@@ -182,11 +182,17 @@ impl Settings {
     /// Refuses settings that `device` cannot serve.
     ///
     /// # Errors
-    /// 22023 for an SSD cache on one directory.
+    /// 22023 for an SSD cache on one directory, or beside an object store.
     pub fn check_on(&self, device: &dyn Device) -> Result<()> {
         let has_cache = self.ssd_cache_bytes > 0 && self.ssd_cache_mode != SsdCacheMode::Off;
-        if !has_cache || device.tiers().is_some() {
+        if !has_cache {
             return Ok(());
+        }
+        if let Some(tiers) = device.tiers() {
+            return match device.is_written_once(Tier::Capacity) {
+                true => Err(self.cache_beside_objects(&**tiers.device_of(Tier::Capacity))),
+                false => Ok(()),
+            };
         }
         let what = format!(
             "ssd_cache_bytes is {}, but the database in \"{}\" has no capacity directory",
@@ -197,6 +203,20 @@ impl Settings {
             "Set capacity_dir too: the SSD cache keeps pages of that directory on the fast device. \
              Or leave ssd_cache_bytes out.",
         ))
+    }
+
+    /// Page files cannot be overwritten in an object store, so they are on the fast device. A cache
+    /// of theirs would be on the device that it spares, and could not overwrite its marker.
+    fn cache_beside_objects(&self, objects: &dyn Device) -> Error {
+        let what = format!(
+            "ssd_cache_bytes is {}, but the capacity tier is the object store \"{}\"",
+            self.ssd_cache_bytes,
+            objects.location()
+        );
+        Error::invalid(SqlState::INVALID_PARAMETER_VALUE, what).with_hint(
+            "Leave ssd_cache_bytes out: beside an object store the pages of indexes are on the \
+             fast device already.",
+        )
     }
 }
 
