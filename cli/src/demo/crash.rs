@@ -13,7 +13,7 @@ use super::mixed::audit;
 use super::orders::{Effect, OrderDesk, OrderState, Tables, leave_half_done, read_order};
 use super::results::integers;
 use super::schema::LEDGER_READ;
-use crate::args::OpenArgs;
+use crate::args::{CapacityArgs, OpenArgs};
 use crate::session::{self, Connection, Database, Error, Result, SqlState};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -76,7 +76,7 @@ pub struct Recovered {
 pub fn run(path: &Path, open: OpenArgs, seed: u64) -> Result<(Recovered, Database)> {
     let log = kill_one(path, open, seed)?;
     let begin = Instant::now();
-    let database = session::open(Some(path), None, open)?;
+    let database = session::open(Some(path), &CapacityArgs::default(), open)?;
     let mut connection = database.connect();
     let [sequence, _, _, _] = integers(&mut connection, LEDGER_READ)?;
     let recovery = begin.elapsed();
@@ -256,7 +256,7 @@ fn verify(connection: &mut Connection, log: &Log, sequence: i64) -> Result<LastC
 
 /// The process that the demo kills. It enters transactions for ever and reports each one.
 pub fn victim(path: &Path, open: OpenArgs, seed: u64) -> Result<()> {
-    let database = session::open(Some(path), None, open)?;
+    let database = session::open(Some(path), &CapacityArgs::default(), open)?;
     let mut desk = OrderDesk::open(database.connect(), seed)?;
     let mut aside = database.connect();
     let tables = Tables::find(&aside)?;
