@@ -22,6 +22,8 @@ use strandline_base::{Error, Result, SqlState, checksum};
 use strandline_device::{Device, OWN_FILES, ROLE_FILE, ROLE_FILE_STAGED, Tier};
 
 use crate::manifest::Manifest;
+use crate::pages::page_file_id;
+use crate::ssd_cache::MARKER_FILE;
 use crate::version::refuse_unknown;
 
 const MAGIC: &[u8; 8] = b"STRDTIER";
@@ -200,8 +202,8 @@ fn words(device: &dyn Device) -> &'static Words {
 /// Refuses directories that are not all of one database's. Only reads.
 ///
 /// # Errors
-/// 55000, naming the directory, if the capacity tier is missing, empty, foreign, or exchanged with
-/// the fast tier; XX001 for a damaged role file.
+/// 55000, naming the directory, if the capacity tier is missing, empty, foreign, exchanged with the
+/// fast tier, or a copy of a directory with page files in an object store; XX001 for a damaged role file.
 pub fn check(device: &dyn Device) -> Result<()> {
     let Some(tiers) = device.tiers() else {
         return check_alone(device);
@@ -228,9 +230,31 @@ pub fn check(device: &dyn Device) -> Result<()> {
         (Some(fast_role), Some(role)) => {
             let is_pair =
                 (role.database_id, role.pair_id) == (fast_role.database_id, fast_role.pair_id);
-            is_pair.then_some(()).ok_or_else(|| foreign(fast, capacity))
+            is_pair
+                .then_some(())
+                .ok_or_else(|| foreign(fast, capacity))?;
+            check_written_once(capacity)
         }
     }
+}
+
+/// Refuses an object store with files that are overwritten: somebody has copied a capacity
+/// directory there.
+fn check_written_once(capacity: &dyn Device) -> Result<()> {
+    if !capacity.is_written_once(Tier::Capacity) {
+        return Ok(());
+    }
+    let mut names = capacity.list()?.into_iter();
+    let Some(name) = names.find(|name| page_file_id(name).is_some() || name == MARKER_FILE) else {
+        return Ok(());
+    };
+    Err(refused(
+        format!(
+            "object store \"{}\" has a file that would have to be overwritten (\"{name}\")",
+            capacity.location()
+        ),
+        "A capacity directory moves to an object store by a backup, which is restored there.",
+    ))
 }
 
 /// Checks a directory that is opened by itself.

@@ -294,6 +294,16 @@ fn stores_that_do_not_belong_to_the_database_are_refused_and_left_alone() {
     let database = Database::open(&path).expect("opens");
     assert_eq!(shown(&database, "capacity_url"), moved);
     assert!(database.check().expect("checked").is_empty());
+    drop(database);
+    // Page files of a capacity directory that was copied to a store could not be written there.
+    for name in ["pages-00000001", "ssd-cache-marker"] {
+        let file = objects(&moved).create(name).expect("created");
+        file.sync().expect("stored");
+        let overwritten = format!("would have to be overwritten (\"{name}\")");
+        refused(Database::builder(&path), state, &overwritten);
+        objects(&moved).remove(name).expect("removed");
+    }
+    assert_eq!(sum(&Database::open(&path).expect("opens")), SUM);
 }
 
 #[test]
