@@ -53,10 +53,8 @@ pub struct ShellArgs {
     /// Directory of the database, created if it does not exist; without it the database is in
     /// memory and gone at the end
     pub path: Option<PathBuf>,
-    /// Second directory of the database, for chunk files and history: when it is created, and when
-    /// the directory has moved
-    #[arg(long, value_name = "DIR", requires = "path")]
-    pub capacity_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub capacity: CapacityArgs,
     /// Run SQL (or a meta command) and exit; may be given several times
     #[arg(short = 'c', long = "command", value_name = "SQL")]
     pub commands: Vec<String>,
@@ -80,6 +78,23 @@ pub struct ShellArgs {
     pub keep_going: bool,
     #[command(flatten)]
     pub open: OpenArgs,
+}
+
+/// Where a database has chunk files and history, if not in its own directory.
+#[derive(Clone, Debug, Default, Args)]
+pub struct CapacityArgs {
+    /// Second directory of the database, for chunk files and history: when it is created, and when
+    /// the directory has moved
+    #[arg(long, value_name = "DIR", requires = "path")]
+    pub capacity_dir: Option<PathBuf>,
+    /// URL of chunk files and history instead: s3://bucket/prefix, file:///path or memory://name
+    #[arg(
+        long,
+        value_name = "URL",
+        requires = "path",
+        conflicts_with = "capacity_dir"
+    )]
+    pub capacity_url: Option<String>,
 }
 
 /// How a database is opened.
@@ -113,9 +128,8 @@ pub enum Switch {
 pub struct DatabaseArgs {
     /// Directory of the database
     pub path: PathBuf,
-    /// Its second directory, if that has moved
-    #[arg(long, value_name = "DIR")]
-    pub capacity_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub capacity: CapacityArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -147,16 +161,16 @@ pub enum Command {
         target: PathBuf,
     },
     /// Make a database of a backup, verified as `check` does; with --as-of as it was at an earlier
-    /// moment
+    /// moment. Neither the database's directory nor its second one may exist, nor any object at
+    /// the URL
     Restore {
         /// Directory of the backup, which is only read
         #[arg(value_name = "BACKUP")]
         source: PathBuf,
         /// Directory of the database, which must not exist
         path: PathBuf,
-        /// Second directory of the database, for chunk files and history, which must not exist
-        #[arg(long, value_name = "DIR")]
-        capacity_dir: Option<PathBuf>,
+        #[command(flatten)]
+        capacity: CapacityArgs,
         /// The moment whose state becomes the present, within the history that the backup holds,
         /// such as '2026-11-20 12:00:00' (UTC)
         #[arg(long, value_name = "TIMESTAMP")]
@@ -193,6 +207,9 @@ pub struct ServeArgs {
     /// the directory has moved
     #[arg(long, value_name = "DIR")]
     pub capacity_dir: Option<String>,
+    /// URL of chunk files and history instead: s3://bucket/prefix, file:///path or memory://name
+    #[arg(long, value_name = "URL", conflicts_with = "capacity_dir")]
+    pub capacity_url: Option<String>,
     /// Configuration file, instead of strandline.toml in the database's directory
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -238,6 +255,7 @@ impl ServeArgs {
         let switch = |on: Switch| if on == Switch::On { "on" } else { "off" }.to_string();
         let given = [
             ("--capacity-dir", "capacity_dir", self.capacity_dir.clone()),
+            ("--capacity-url", "capacity_url", self.capacity_url.clone()),
             (
                 "--listen",
                 "listen",

@@ -1,13 +1,13 @@
 //! `strandline backup PATH DEST` and `strandline restore BACKUP PATH`.
 
-use crate::args::DatabaseArgs;
+use crate::args::{CapacityArgs, DatabaseArgs};
 use crate::interrupt;
 use crate::progress::bytes_bar;
 use crate::session::{Error, Result, SqlState, open_existing};
 use indicatif::{HumanBytes, ProgressBar};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use strandline::CopyProgress;
+use strandline::{CopyProgress, RestoreOptions};
 use strandline_base::utc::format_utc;
 
 /// Writes a backup of a database into the new directory `target`.
@@ -26,17 +26,22 @@ pub fn backup(database: &DatabaseArgs, target: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes a database at `path` from the backup `source`, with a second directory and as of an
-/// earlier moment if these are given.
+/// Makes a database at `path` from the backup `source`, with a capacity tier and as of an earlier
+/// moment if these are given.
 pub fn restore(
     source: &Path,
     path: &Path,
-    capacity_dir: Option<&Path>,
+    capacity: &CapacityArgs,
     as_of: Option<&str>,
 ) -> Result<()> {
     let (bar, stop) = (bytes_bar("restore"), interrupt::stop_flag());
     let observer = |progress| advance(&bar, stop, progress);
-    let report = strandline::restore(source, path, capacity_dir, as_of, &observer)?;
+    let options = RestoreOptions {
+        capacity_dir: capacity.capacity_dir.as_deref(),
+        capacity_url: capacity.capacity_url.as_deref(),
+        as_of,
+    };
+    let report = strandline::restore(source, path, options, &observer)?;
     bar.finish_and_clear();
     println!(
         "{}: {} restored and checked",

@@ -42,14 +42,9 @@ fn main() -> ExitCode {
         Some(Command::Restore {
             source,
             path,
-            capacity_dir,
+            capacity,
             as_of,
-        }) => done(backup::restore(
-            &source,
-            &path,
-            capacity_dir.as_deref(),
-            as_of.as_deref(),
-        )),
+        }) => done(backup::restore(&source, &path, &capacity, as_of.as_deref())),
         Some(Command::Demo(args)) => ended(demo::run(&args)),
         Some(Command::DemoVictim {
             path,
@@ -95,7 +90,7 @@ fn run_shell(arguments: &ShellArgs, inputs: &[Input]) -> u8 {
     let interactive = inputs.is_empty() && io::stdin().is_terminal();
     let database = match session::open(
         arguments.path.as_deref(),
-        arguments.capacity_dir.as_deref(),
+        &arguments.capacity,
         arguments.open,
     ) {
         Ok(database) => database,

@@ -1,6 +1,6 @@
 //! Opens the embedded database for the shell and the commands.
 
-use crate::args::{DatabaseArgs, OpenArgs};
+use crate::args::{CapacityArgs, DatabaseArgs, OpenArgs};
 use crate::render::Batches;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -16,13 +16,9 @@ pub use strandline::{
 };
 
 /// Opens or creates the database at `path`; without a path one in memory.
-pub fn open(
-    path: Option<&Path>,
-    capacity_dir: Option<&Path>,
-    arguments: OpenArgs,
-) -> Result<Database> {
+pub fn open(path: Option<&Path>, capacity: &CapacityArgs, arguments: OpenArgs) -> Result<Database> {
     let builder = match path {
-        Some(path) => at(path, capacity_dir),
+        Some(path) => at(path, capacity),
         None => Database::on_device(Arc::new(MemoryDevice::new())),
     };
     configure(builder, arguments).build()
@@ -30,17 +26,20 @@ pub fn open(
 
 /// Opens the database at `arguments.path`; an error if there is none. Never creates anything.
 pub fn open_existing(arguments: &DatabaseArgs) -> Result<Database> {
-    at(&arguments.path, arguments.capacity_dir.as_deref())
+    at(&arguments.path, &arguments.capacity)
         .must_exist()
         .build()
 }
 
-fn at(path: &Path, capacity_dir: Option<&Path>) -> DatabaseBuilder {
-    let builder = Database::builder(path);
-    match capacity_dir {
-        Some(dir) => builder.capacity_dir(dir),
-        None => builder,
+fn at(path: &Path, capacity: &CapacityArgs) -> DatabaseBuilder {
+    let mut builder = Database::builder(path);
+    if let Some(dir) = &capacity.capacity_dir {
+        builder = builder.capacity_dir(dir);
     }
+    if let Some(url) = &capacity.capacity_url {
+        builder = builder.capacity_url(url);
+    }
+    builder
 }
 
 /// Applies the options of the command line to `builder`.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use strandline_base::{Clock, Error, Result, SqlState};
-use strandline_device::Device;
+use strandline_device::{Device, Tier};
 use strandline_storage::block_cache::Settings as BlockCacheSettings;
 use strandline_storage::ssd_cache::{Mode as SsdCacheMode, Settings as CacheSettings};
 use strandline_txn::Isolation;
@@ -231,12 +231,20 @@ impl Settings {
     /// Refuses settings that `device` cannot serve.
     ///
     /// # Errors
-    /// 22023 for an SSD cache or a block cache on one directory.
+    /// 22023 for an SSD cache or a block cache on one directory, and for an SSD cache beside an object
+    /// store.
     pub fn check_on(&self, device: &dyn Device) -> Result<()> {
         let ssd_cache_bytes = match self.ssd_cache_mode {
             SsdCacheMode::Off => 0,
             _ => self.ssd_cache_bytes,
         };
+        if let Some(tiers) = device.tiers() {
+            let is_object_store = device.is_written_once(Tier::Capacity);
+            return match ssd_cache_bytes > 0 && is_object_store {
+                true => Err(self.cache_beside_objects(&**tiers.device_of(Tier::Capacity))),
+                false => Ok(()),
+            };
+        }
         let caches = [
             (
                 "ssd_cache_bytes",
@@ -250,7 +258,7 @@ impl Settings {
             ),
         ];
         let wanted = caches.into_iter().find(|(_, bytes, _)| *bytes > 0);
-        let Some((name, bytes, cache_keeps)) = wanted.filter(|_| device.tiers().is_none()) else {
+        let Some((name, bytes, cache_keeps)) = wanted else {
             return Ok(());
         };
         let what = format!(
@@ -262,6 +270,20 @@ impl Settings {
              {name} out."
         );
         Err(Error::invalid(SqlState::INVALID_PARAMETER_VALUE, what).with_hint(hint))
+    }
+
+    /// Page files cannot be overwritten in an object store, so they are on the fast device. A cache
+    /// of theirs would be on the device that it spares, and could not overwrite its marker.
+    fn cache_beside_objects(&self, objects: &dyn Device) -> Error {
+        let what = format!(
+            "ssd_cache_bytes is {}, but the capacity tier is the object store \"{}\"",
+            self.ssd_cache_bytes,
+            objects.location()
+        );
+        Error::invalid(SqlState::INVALID_PARAMETER_VALUE, what).with_hint(
+            "Leave ssd_cache_bytes out: beside an object store the pages of indexes are on the \
+             fast device already.",
+        )
     }
 }
 

@@ -4,7 +4,7 @@
 //! 1. `names` has every object of the prefix that this device has listed, looked up or stored, with
 //!    its length, and every file that is written. Objects are immutable, so lengths stay true.
 //! 2. A file whose sync has not been tried has sent nothing that could become an object: removing
-//!    it makes no request.
+//!    it makes no request. Nor has one whose name another object has, which is not removed.
 //!
 //! Lock order: `names` is taken last, and never held during a request.
 
@@ -28,7 +28,7 @@ use crate::{Options, Store};
 /// What the device knows of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
-    /// a file that is written, or was given up before its sync
+    /// a file that is written, or was given up before its sync, or whose name another object has
     Written,
     /// a file whose sync has begun, and has not succeeded: there may be an object
     Tried,
@@ -50,6 +50,12 @@ impl Names for KnownNames {
                 SqlState::UNDEFINED_FILE,
                 format!("file \"{name}\" was removed before it was stored"),
             )),
+        }
+    }
+
+    fn note_refused(&self, name: &str) {
+        if let Some(known) = self.0.lock().get_mut(name) {
+            *known = Known::Written;
         }
     }
 

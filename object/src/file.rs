@@ -33,6 +33,8 @@ pub(crate) trait Names: Send + Sync + std::fmt::Debug {
     fn note_attempt(&self, name: &str) -> Result<()>;
     /// The file `name` has become an object of `len` bytes.
     fn note_stored(&self, name: &str, len: u64);
+    /// The file `name` has become no object, because there is another one of the name.
+    fn note_refused(&self, name: &str);
 }
 
 /// What a file needs to read.
@@ -220,6 +222,9 @@ impl File for ObjectFile {
         let stored = self.names.note_attempt(&self.name);
         let stored = stored.and_then(|()| upload.extend_to(len));
         if let Err(error) = stored.and_then(|()| upload.finish()) {
+            if error.sqlstate() == SqlState::DUPLICATE_FILE {
+                self.names.note_refused(&self.name);
+            }
             *writing = Writing::Lost(error.clone());
             return Err(error);
         }

@@ -261,7 +261,11 @@ impl Requests {
         match store {
             E::NotFound { .. } => {
                 let message = format!("{what} failed: it does not exist");
-                Error::invalid(SqlState::UNDEFINED_FILE, message)
+                let error = Error::invalid(SqlState::UNDEFINED_FILE, message);
+                match kind {
+                    Kind::List => error.with_hint(HINT_NO_BUCKET),
+                    _ => error,
+                }
             }
             E::AlreadyExists { .. } | E::Precondition { .. } => self.exists(path),
             E::PermissionDenied { .. } | E::Unauthenticated { .. } => Error::new(
@@ -280,5 +284,6 @@ impl Requests {
     }
 }
 
+const HINT_NO_BUCKET: &str = "Create the bucket, or correct its name in the URL.";
 const HINT_UNREACHABLE: &str = "Check the network, the store and the URL. The operation can be \
                                 repeated once the store answers.";

@@ -12,7 +12,7 @@ use object_store::multipart::PartId;
 use object_store::path::Path;
 use object_store::{MultipartId, PutMode, PutOptions, PutPayload};
 use strandline_base::sync::{Arc, Condvar, Mutex};
-use strandline_base::{Checksum, Error, Result};
+use strandline_base::{Checksum, Error, Result, SqlState};
 
 use crate::counters::{Kind, add};
 use crate::executor::{Executor, Pending};
@@ -190,8 +190,8 @@ impl Upload {
     /// Makes the object of all bytes; it is durable on return.
     ///
     /// # Errors
-    /// 58P02 if there is another object of the name; those of the store. Whether the object comes
-    /// into being later is not known then.
+    /// 58P02 if there is another object of the name; then this file has become none. Those of the
+    /// store; whether the object comes into being later is not known then.
     pub fn finish(mut self) -> Result<()> {
         let content = Content {
             len: self.len(),
@@ -232,11 +232,17 @@ impl Upload {
                 add(&requests.counters.of(Kind::Put).bytes, content.len);
                 return Ok(());
             };
-            // An earlier attempt may have stored the object although its answer was lost.
-            if failure.is_uncertain && requests.has(&path, content).await.unwrap_or(false) {
-                return Ok(());
+            let error = requests.error(Kind::Put, &path, &failure);
+            if !failure.is_uncertain {
+                return Err(error);
             }
-            Err(requests.error(Kind::Put, &path, &failure))
+            // An earlier attempt may have stored the object although its answer was lost.
+            match requests.has(&path, content).await {
+                Ok(true) => Ok(()),
+                // 58P02 would say that the object is another's, which is not known.
+                Err(unread) if error.sqlstate() == SqlState::DUPLICATE_FILE => Err(unread),
+                Ok(false) | Err(_) => Err(error),
+            }
         })
     }
 }

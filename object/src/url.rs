@@ -58,13 +58,26 @@ impl Place {
         let invalid = |what: &str| {
             Error::invalid(
                 SqlState::INVALID_PARAMETER_VALUE,
-                format!("URL \"{url}\": {what}"),
+                format!("capacity_url \"{url}\": {what}"),
             )
             .with_hint(SCHEMES)
         };
+        // Comes before all messages that repeat the URL. A path may have the character.
+        if url.contains('@') && !url.starts_with("file:///") {
+            return Err(Error::invalid(
+                SqlState::INVALID_PARAMETER_VALUE,
+                "capacity_url has credentials, which the database would record",
+            )
+            .with_hint(
+                "Give them in the environment: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
+            ));
+        }
         let (scheme, rest) = url
             .split_once("://")
             .ok_or_else(|| invalid("it has no scheme"))?;
+        if rest.contains(['?', '#', '%', '\\']) {
+            return Err(invalid("one of the characters ? # % \\ is in it"));
+        }
         let scheme = match scheme {
             "file" => {
                 return match rest.starts_with('/') {
@@ -76,33 +89,23 @@ impl Place {
             "s3" => Scheme::S3,
             _ => return Err(invalid(&format!("the scheme \"{scheme}\" is unknown"))),
         };
-        // The message does not repeat the URL.
-        if rest.contains('@') {
-            return Err(Error::invalid(
-                SqlState::INVALID_PARAMETER_VALUE,
-                "the URL has credentials, which the database would record",
-            )
-            .with_hint(
-                "Give them in the environment: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
-            ));
-        }
-        if rest.contains(['?', '#', '%', '\\']) {
-            return Err(invalid("one of the characters ? # % \\ is in it"));
-        }
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         if rest.contains("//") {
             return Err(invalid("a name between two slashes is empty"));
         }
         let (store, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         if store.is_empty() {
-            return Err(invalid("the name after the scheme is missing"));
+            return Err(invalid(match scheme {
+                Scheme::Memory => "the name of the store is missing",
+                Scheme::S3 => "the bucket is missing",
+            }));
         }
         let prefix = ObjectPath::parse(prefix).map_err(|error| invalid(&error.to_string()))?;
         if scheme == Scheme::S3 && !cfg!(feature = "s3") {
-            return Err(
-                Error::unsupported(format!("URL \"{url}\": this build has no S3"))
-                    .with_hint("Build with the feature \"s3\"."),
-            );
+            return Err(Error::unsupported(format!(
+                "capacity_url \"{url}\": this build has no S3"
+            ))
+            .with_hint("Build with the feature \"s3\"."));
         }
         let name = match scheme {
             Scheme::Memory => "memory",

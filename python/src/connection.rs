@@ -80,6 +80,10 @@ fn split_settings(
             database.capacity_dir = Some(value.extract()?);
             continue;
         }
+        if name == "capacity_url" {
+            database.capacity_url = Some(value.extract()?);
+            continue;
+        }
         let is_word = |part: &str| {
             !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         };

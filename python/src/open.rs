@@ -18,6 +18,8 @@ pub struct DatabaseSettings {
     numbers: Vec<(String, u64)>,
     /// the directory of chunk files and history
     pub capacity_dir: Option<PathBuf>,
+    /// their URL instead
+    pub capacity_url: Option<String>,
 }
 
 impl DatabaseSettings {
@@ -48,6 +50,9 @@ impl DatabaseSettings {
         }
         if let Some(dir) = &self.capacity_dir {
             builder = builder.capacity_dir(dir);
+        }
+        if let Some(url) = &self.capacity_url {
+            builder = builder.capacity_url(url);
         }
         builder.settings(settings).build()
     }

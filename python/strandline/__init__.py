@@ -77,7 +77,8 @@ def connect(
       None: in terminals and notebooks.
     * `settings` of the database, which its first connection gives: `memory_bytes`,
       `query_threads`, `wal_segment_bytes`, `checkpoint_wal_bytes`, `capacity_dir` (a second
-      directory for chunk files and history; the database remembers it).
+      directory for chunk files and history; the database remembers it) or `capacity_url` (the same
+      as a URL: `s3://bucket/prefix`, `file:///path`, `memory://name`).
     * Other `settings` are the connection's, as `SET` takes them: `synchronous_commit=False`,
       `statement_timeout="30s"`, `search_path="sales"`.
 

@@ -99,6 +99,29 @@ def test_a_capacity_directory(tmp_path):
         strandline.connect(capacity_dir=str(capacity))
 
 
+def test_a_capacity_url(tmp_path):
+    path, url = tmp_path / "db", f"memory://{tmp_path.name}/python"
+    with strandline.connect(path, autocommit=True, capacity_url=url) as con:
+        con.execute("CREATE TABLE t AS SELECT 7 AS a")
+        con.execute("VACUUM FULL")
+        assert con.execute("SHOW capacity_url").fetchone() == (url,)
+        assert con.execute("SHOW capacity_dir").fetchone() == ("",)
+    assert not any(file.name.startswith("chunks-") for file in path.iterdir())
+    with strandline.connect(path) as con:
+        assert con.execute("SELECT a FROM t").fetchone() == (7,)
+    for url, message in [
+        ("gs://bucket/p", "scheme \"gs\" is unknown"),
+        ("s3:///p", "the bucket is missing"),
+        (f"file://{path}/inside", "overlap"),
+    ]:
+        with pytest.raises(strandline.Error, match=message):
+            strandline.connect(path, capacity_url=url)
+    with pytest.raises(strandline.Error, match="are both set"):
+        strandline.connect(path, capacity_dir=tmp_path / "big", capacity_url="memory://x")
+    with pytest.raises(strandline.Error, match="needs a database in a directory"):
+        strandline.connect(capacity_url="memory://x")
+
+
 def test_connections_share_a_database(tmp_path):
     one = strandline.connect(tmp_path / "db", autocommit=True)
     two = strandline.connect(f"{tmp_path}/./db")

@@ -55,7 +55,7 @@ mod statements;
 mod values;
 
 pub use api::appender::Appender;
-pub use api::backup::{RestoreReport, restore};
+pub use api::backup::{RestoreOptions, RestoreReport, restore};
 pub use api::connection::{Connection, Outcome, Prepared, QueryStream};
 pub use api::database::{Database, DatabaseBuilder};
 pub use api::rows::{TableHandle, Transaction};

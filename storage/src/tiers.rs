@@ -1,5 +1,6 @@
 //! The two directories of a tiered database belong together: each carries a *role file* with the
-//! database's id, the directory's role, and the id of the pair.
+//! database's id, the directory's role, and the id of the pair. Objects in a store count as a
+//! directory here.
 //!
 //! A restored copy has the database id of its original, so the database id alone does not tell
 //! copies apart. The pair id is drawn when a capacity tier is attached and differs between copies.
@@ -21,6 +22,8 @@ use strandline_base::{Error, Result, SqlState, checksum};
 use strandline_device::{Device, OWN_FILES, ROLE_FILE, ROLE_FILE_STAGED, Tier};
 
 use crate::manifest::Manifest;
+use crate::pages::page_file_id;
+use crate::ssd_cache::MARKER_FILE;
 use crate::version::refuse_unknown;
 
 const MAGIC: &[u8; 8] = b"STRDTIER";
@@ -149,11 +152,58 @@ fn refused(message: String, hint: &str) -> Error {
     Error::invalid(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).with_hint(hint)
 }
 
+/// How messages speak of a capacity tier.
+struct Words {
+    /// what it is
+    tier: &'static str,
+    /// what is in it
+    files: &'static str,
+    /// what to do about one that holds a database
+    hint_database: &'static str,
+    /// what to do about one that is not empty
+    hint_occupied: &'static str,
+    /// what to do about one that is not the database's
+    hint_missing: &'static str,
+    /// what to do about another database's
+    hint_foreign: &'static str,
+}
+
+const DIRECTORY: Words = Words {
+    tier: "capacity directory",
+    files: "files",
+    hint_database: "The two directories may have been exchanged. A capacity directory is a \
+                    directory of its own, empty at first.",
+    hint_occupied: "Give an empty directory, or a new one.",
+    hint_missing: "Mount the device of the capacity directory, or set capacity_dir to where it is \
+                   now.",
+    hint_foreign: "Set capacity_dir to the directory that belongs to this database. A copy of a \
+                   database has a capacity directory of its own.",
+};
+
+const OBJECTS: Words = Words {
+    tier: "object store",
+    files: "objects",
+    hint_database: "Set capacity_url to a prefix of its own, without objects at first.",
+    hint_occupied: "Set capacity_url to a prefix without objects.",
+    hint_missing: "Set capacity_url to where the database's objects are, or put them back. \
+                   Without them restore a backup.",
+    hint_foreign: "Set capacity_url to the objects that belong to this database. A copy of a \
+                   database has objects of its own.",
+};
+
+/// The words for the capacity tier on `device`.
+fn words(device: &dyn Device) -> &'static Words {
+    match device.is_written_once(Tier::Capacity) {
+        true => &OBJECTS,
+        false => &DIRECTORY,
+    }
+}
+
 /// Refuses directories that are not all of one database's. Only reads.
 ///
 /// # Errors
-/// 55000, naming the directory, if the capacity tier is missing, empty, foreign, or exchanged with
-/// the fast tier; XX001 for a damaged role file.
+/// 55000, naming the directory, if the capacity tier is missing, empty, foreign, exchanged with the
+/// fast tier, or a copy of a directory with page files in an object store; XX001 for a damaged role file.
 pub fn check(device: &dyn Device) -> Result<()> {
     let Some(tiers) = device.tiers() else {
         return check_alone(device);
@@ -169,14 +219,10 @@ pub fn check(device: &dyn Device) -> Result<()> {
     }
     let is_fast = |role: &Role| role.tier == Tier::Fast;
     if capacity_role.as_ref().is_some_and(is_fast) || Manifest::has_superblock(capacity)? {
-        return Err(refused(
-            format!(
-                "capacity directory \"{}\" holds a database itself",
-                capacity.location()
-            ),
-            "The two directories may have been exchanged. A capacity directory is a directory of \
-             its own, empty at first.",
-        ));
+        let words = words(capacity);
+        let (tier, place) = (words.tier, capacity.location());
+        let message = format!("{tier} \"{place}\" holds a database itself");
+        return Err(refused(message, words.hint_database));
     }
     match (fast_role, capacity_role) {
         (None, capacity_role) => check_unattached(fast, capacity, capacity_role),
@@ -184,9 +230,31 @@ pub fn check(device: &dyn Device) -> Result<()> {
         (Some(fast_role), Some(role)) => {
             let is_pair =
                 (role.database_id, role.pair_id) == (fast_role.database_id, fast_role.pair_id);
-            is_pair.then_some(()).ok_or_else(|| foreign(fast, capacity))
+            is_pair
+                .then_some(())
+                .ok_or_else(|| foreign(fast, capacity))?;
+            check_written_once(capacity)
         }
     }
+}
+
+/// Refuses an object store with files that are overwritten: somebody has copied a capacity
+/// directory there.
+fn check_written_once(capacity: &dyn Device) -> Result<()> {
+    if !capacity.is_written_once(Tier::Capacity) {
+        return Ok(());
+    }
+    let mut names = capacity.list()?.into_iter();
+    let Some(name) = names.find(|name| page_file_id(name).is_some() || name == MARKER_FILE) else {
+        return Ok(());
+    };
+    Err(refused(
+        format!(
+            "object store \"{}\" has a file that would have to be overwritten (\"{name}\")",
+            capacity.location()
+        ),
+        "A capacity directory moves to an object store by a backup, which is restored there.",
+    ))
 }
 
 /// Checks a directory that is opened by itself.
@@ -203,7 +271,7 @@ fn check_alone(device: &dyn Device) -> Result<()> {
             device.location()
         ),
         &format!(
-            "Set capacity_dir to its capacity directory; it was last at \"{}\".",
+            "Set capacity_dir or capacity_url to its capacity tier; it was last at \"{}\".",
             role.capacity_path
         ),
     ))
@@ -221,13 +289,12 @@ fn check_unattached(
         // A crash has interrupted `attach`.
         (Some(role), None) if Some(role.database_id) == Manifest::identity(fast)? => Ok(()),
         (Some(_), _) => Err(foreign(fast, capacity)),
-        (None, Some(file)) => Err(refused(
-            format!(
-                "capacity directory \"{}\" holds other files (\"{file}\")",
-                capacity.location()
-            ),
-            "Give an empty directory, or a new one.",
-        )),
+        (None, Some(file)) => {
+            let Words { tier, files, .. } = words(capacity);
+            let place = capacity.location();
+            let message = format!("{tier} \"{place}\" holds other {files} (\"{file}\")");
+            Err(refused(message, words(capacity).hint_occupied))
+        }
     }
 }
 
@@ -257,29 +324,32 @@ fn is_capacity_tier(device: &dyn Device) -> Error {
 
 /// The error for a capacity directory without a role file beside a database that has one.
 fn not_capacity_tier(fast: &dyn Device, capacity: &dyn Device) -> Result<Error> {
+    let words = words(capacity);
     let found = match first_file(capacity)? {
-        Some(file) => format!("holds other files (\"{file}\")"),
+        Some(file) => format!("holds other {} (\"{file}\")", words.files),
         None => "is empty".to_owned(),
     };
     Ok(refused(
         format!(
-            "capacity directory \"{}\" {found}, but the database in \"{}\" has chunk files",
+            "{} \"{}\" {found}, but the database in \"{}\" has chunk files",
+            words.tier,
             capacity.location(),
             fast.location()
         ),
-        "Mount the device of the capacity directory, or set capacity_dir to where it is now.",
+        words.hint_missing,
     ))
 }
 
 fn foreign(fast: &dyn Device, capacity: &dyn Device) -> Error {
+    let words = words(capacity);
     refused(
         format!(
-            "capacity directory \"{}\" belongs to another database than \"{}\"",
+            "{} \"{}\" belongs to another database than \"{}\"",
+            words.tier,
             capacity.location(),
             fast.location()
         ),
-        "Set capacity_dir to the directory that belongs to this database. A copy of a database has \
-         a capacity directory of its own.",
+        words.hint_foreign,
     )
 }
 

@@ -14,7 +14,7 @@ use super::orders::{Effect, OrderDesk, OrderState, Tables, leave_half_done, read
 use super::results::integers;
 use super::schema::LEDGER_READ;
 use super::victim::{Victim, report};
-use crate::args::OpenArgs;
+use crate::args::{CapacityArgs, OpenArgs};
 use crate::session::{self, Connection, Database, Error, Result, SqlState};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -72,7 +72,7 @@ pub struct Recovered {
 pub fn run(path: &Path, open: OpenArgs, seed: u64) -> Result<(Recovered, Database)> {
     let log = kill_one(path, open, seed)?;
     let begin = Instant::now();
-    let database = session::open(Some(path), None, open)?;
+    let database = session::open(Some(path), &CapacityArgs::default(), open)?;
     let mut connection = database.connect();
     let [sequence, _, _, _] = integers(&mut connection, LEDGER_READ)?;
     let recovery = begin.elapsed();
@@ -195,7 +195,7 @@ fn verify(connection: &mut Connection, log: &Log, sequence: i64) -> Result<LastC
 
 /// The process that the demo kills. It enters transactions for ever and reports each one.
 pub fn victim(path: &Path, open: OpenArgs, seed: u64) -> Result<()> {
-    let database = session::open(Some(path), None, open)?;
+    let database = session::open(Some(path), &CapacityArgs::default(), open)?;
     let mut desk = OrderDesk::open(database.connect(), seed)?;
     let mut aside = database.connect();
     let tables = Tables::find(&aside)?;

@@ -102,6 +102,45 @@ fn a_database_in_two_directories() {
 }
 
 #[test]
+fn a_database_with_a_capacity_url() {
+    let scratch = Scratch::new();
+    let path = scratch.text("shop");
+    let url = |name: &str| format!("file://{}", scratch.text(name));
+    let sql = "CREATE TABLE t (a int PRIMARY KEY, b text);
+        INSERT INTO t SELECT g, 'row ' || g FROM generate_series(1, 5000) g; VACUUM FULL";
+    run([&path, "--capacity-url", &url("big"), "-q", "-c", sql]).ok();
+    assert_eq!(count(&path), "5000,row 1\n");
+    let said = run(["inspect", &path]).ok();
+    assert!(said.contains("capacity directory"), "{said}");
+    let (copy, again) = (scratch.text("copy"), scratch.text("again"));
+    run(["backup", &path, &copy, "--capacity-url", &url("big")]).ok();
+    run(["restore", &copy, &again, "--capacity-url", &url("other")]).ok();
+    assert_eq!(count(&again), "5000,row 1\n");
+    std::fs::rename(scratch.path("big"), scratch.path("bigger")).expect("moved");
+    run(["check", &path]).fails(3);
+    let said = run(["check", &path, "--capacity-url", &url("bigger")]).ok();
+    assert!(said.contains("no damage"), "{said}");
+    // Objects in memory end with the process.
+    let (memory, gone) = (scratch.text("memory"), "memory://cli/db");
+    run([&memory, "--capacity-url", gone, "-q", "-c", sql]).ok();
+    let err = run(["check", &memory]).fails(3);
+    assert!(
+        err.contains("object store \"memory://cli/db\" is empty"),
+        "{err}"
+    );
+    assert!(
+        err.contains("HINT:") && err.contains("capacity_url"),
+        "{err}"
+    );
+    let err = run(["check", &path, "--capacity-url", &url("other")]).fails(3);
+    assert!(err.contains("belongs to another database"), "{err}");
+    let err = run(["check", &path, "--capacity-url", "gs://bucket"]).fails(3);
+    assert!(err.contains("the scheme \"gs\" is unknown"), "{err}");
+    run([&path, "--capacity-dir", "x", "--capacity-url", gone]).fails(2);
+    run(["--capacity-url", gone, "-c", "SELECT 1"]).fails(2);
+}
+
+#[test]
 fn nothing_is_overwritten_and_nothing_half_is_left() {
     let scratch = Scratch::new();
     let path = make(&scratch);

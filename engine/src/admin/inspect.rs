@@ -9,7 +9,7 @@ use crate::store::find_readable_index;
 use crate::store::{RangeForm, RangeImage, RunRecord};
 use std::sync::Arc;
 use strandline_base::Result;
-use strandline_device::Tier;
+use strandline_device::{Device, Tier};
 use strandline_storage::kept_log::kept_log_name;
 use strandline_storage::pages::page_file_name;
 
@@ -77,8 +77,11 @@ impl Db {
         let mut put = |name: &str, value: String| section.rows.push(vec![name.into(), value]);
         put("location", self.device().location());
         if let Some(tiers) = self.device().tiers() {
-            let capacity = tiers.device_of(Tier::Capacity);
-            put("capacity directory", capacity.location());
+            let name = match tiers.is_written_once(Tier::Capacity) {
+                true => "object store",
+                false => "capacity directory",
+            };
+            put(name, tiers.device_of(Tier::Capacity).location());
         }
         let state = self.checkpoint.lock();
         put(

@@ -60,6 +60,9 @@ fn other_urls_are_refused_with_the_valid_ones() {
         "s3:///p",
         "s3://b/p?x",
         "memory://a//b",
+        "file:///a%20b",
+        "file:///a?b",
+        "file://host/a",
     ] {
         let error = Place::parse(url).expect_err(url);
         assert_eq!(
@@ -75,13 +78,35 @@ fn other_urls_are_refused_with_the_valid_ones() {
             "{error}"
         );
     }
-    let error = Place::parse("s3://key:secret@bucket/p").expect_err("credentials");
-    assert!(
-        error
-            .hint()
-            .is_some_and(|hint| hint.contains("AWS_ACCESS_KEY_ID"))
+    for (url, missing) in [
+        ("s3:///p", "the bucket is missing"),
+        ("memory://", "the name of the store is missing"),
+    ] {
+        let error = Place::parse(url).expect_err(url);
+        assert!(error.message().contains(missing), "{error}");
+    }
+}
+
+#[test]
+fn credentials_are_refused_and_not_repeated() {
+    for url in [
+        "s3://key:secret@bucket/p",
+        "s4://key:secret@bucket/p",
+        "key:secret@bucket",
+        "file://key:secret@host/p",
+    ] {
+        let error = Place::parse(url).expect_err("credentials");
+        assert!(
+            error
+                .hint()
+                .is_some_and(|hint| hint.contains("AWS_ACCESS_KEY_ID"))
+        );
+        assert!(!error.message().contains("secret"), "{error}");
+    }
+    assert_eq!(
+        Place::parse("file:///a@b").expect("a path"),
+        Place::Directory("/a@b".into())
     );
-    assert!(!error.message().contains("secret"), "{error}");
 }
 
 #[test]

@@ -180,6 +180,33 @@ fn a_lost_answer_is_cleared_up_by_reading_back() {
 }
 
 #[test]
+fn another_object_is_not_removed_with_the_file_that_met_it() {
+    for len in [7, 2500] {
+        let (store, bytes) = (SimStore::new(), content(len));
+        let (one, two) = (device(&store), device(&store));
+        let file = two.create("chunks-1").expect("create");
+        file.write_all_at(&bytes, 0).expect("write");
+        write(&one, "chunks-1", b"content of another").expect("write");
+        let error = file.sync().expect_err("it exists");
+        assert_eq!(error.sqlstate(), SqlState::DUPLICATE_FILE);
+        two.remove("chunks-1").expect("remove");
+        assert_eq!(stats(&two, "delete").requests, 0);
+        assert_eq!(whole(&one, "chunks-1"), b"content of another");
+    }
+    // If the read-back fails the object may be ours: the error does not say that it is another's.
+    let store = SimStore::new();
+    store.fault_at(1, StoreFault::LoseAnswer);
+    for request in 3..20 {
+        store.fault_at(request, StoreFault::Refuse);
+    }
+    let device = device(&store);
+    let error = write(&device, "chunks-1", b"content").expect_err("unknown");
+    assert_eq!(error.sqlstate(), SqlState::IO_ERROR);
+    device.remove("chunks-1").expect_err("unreachable");
+    assert_eq!(stats(&device, "delete").requests, 3, "it may be ours");
+}
+
+#[test]
 fn a_file_that_is_given_up_leaves_no_upload_and_no_object() {
     let store = SimStore::new();
     let device = device(&store);

@@ -84,6 +84,35 @@ fn the_capacity_directory_is_a_parameter_like_others() {
 }
 
 #[test]
+fn a_capacity_url_is_a_parameter_too_and_excludes_the_directory() {
+    let url = "memory://server-config/db";
+    let text = format!("capacity_url = \"{url}\"\n");
+    let configure = |home: &tempfile::TempDir, configuration: Result<Configuration>| {
+        let builder = strandline::Database::builder(home.path().join("db"));
+        configuration.expect("loaded").configure(builder)
+    };
+    let (home, configuration) = load(&text, &[]);
+    let database = configure(&home, configuration).expect("configured").build();
+    let database = database.expect("opens");
+    let shown = |name| database.connect().parameter(name).expect(name);
+    assert_eq!(shown("capacity_url"), url);
+    assert_eq!(shown("capacity_dir"), "");
+    let (home, configuration) = load("\ncapacity_url = \"gs://b/p\"\n", &[]);
+    let error = configure(&home, configuration)
+        .err()
+        .expect("no such scheme");
+    let expected = "strandline.toml:2: capacity_url \"gs://b/p\": the scheme \"gs\" is unknown";
+    assert!(error.message().contains(expected), "{error}");
+    assert_eq!(error.sqlstate(), SqlState::INVALID_PARAMETER_VALUE);
+    assert!(error.hint().is_some_and(|hint| hint.contains("s3://")));
+    let (home, configuration) = load(&text, &[("STRANDLINE_CAPACITY_DIR", "/mnt/big")]);
+    let both = configure(&home, configuration).expect("configured").build();
+    let error = both.err().expect("both");
+    assert!(error.message().contains("are both set"), "{error}");
+    assert!(!home.path().join("db").exists());
+}
+
+#[test]
 fn errors_name_the_line_and_what_may_be_meant() {
     let cases = [
         (

@@ -3,12 +3,14 @@
 
 use crate::api::database::Database;
 use crate::api::directories;
+use crate::api::staged_tier::StagedTier;
 use crate::statements::backup::backup;
 use std::path::Path;
 use std::sync::Arc;
 use strandline_base::{CommitTs, Error, ErrorKind, ManualClock, Result, SqlState};
 use strandline_device::{Device, StagedDirectory, TieredDevice};
 use strandline_engine::{BackupReport, CopyObserver, RewindReport, Settings};
+use strandline_object::Place;
 use strandline_semantics::text::temporal::parse_timestamptz;
 
 /// The result of a restore.
@@ -49,41 +51,48 @@ impl Database {
     }
 }
 
+/// How a database is restored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RestoreOptions<'a> {
+    /// the database's capacity directory, which must not exist; None: one directory has all files
+    pub capacity_dir: Option<&'a Path>,
+    /// the URL of its capacity tier, below which nothing may exist; excludes `capacity_dir`
+    pub capacity_url: Option<&'a str>,
+    /// a timestamp within the backup's history, to which the database is rewound
+    pub as_of: Option<&'a str>,
+}
+
 /// Makes a database in the directory `target`, which must not exist, from the backup in the
-/// directory `source`, which is only read. With a `capacity_dir`, which must not exist either, the
-/// database gets two directories. `as_of` is a timestamp within the backup's history; the database
-/// is then rewound to it. Everything is checked before `capacity_dir` and then `target` appear.
+/// directory `source`, which is only read. A capacity directory appears just before `target`, after
+/// everything was checked. Objects appear one by one; an error removes them again.
 ///
 /// # Errors
-/// 58P02 if `target` or `capacity_dir` exists, 58P01 if there is no backup, XX001 if it is damaged,
-/// 22023 or 72000 for a moment that is too late or too old, 22023 if the directories overlap.
+/// 58P02 if `target` or the capacity tier exists, 58P01 if there is no backup, XX001 if it is
+/// damaged, 22023 or 72000 for a moment that is too late or too old, 22023 if the directories
+/// overlap or for a wrong URL.
 pub fn restore(
     source: impl AsRef<Path>,
     target: impl AsRef<Path>,
-    capacity_dir: Option<&Path>,
-    as_of: Option<&str>,
+    options: RestoreOptions<'_>,
     observer: CopyObserver<'_>,
 ) -> Result<RestoreReport> {
-    let moment = as_of.map(moment).transpose()?;
+    let moment = options.as_of.map(moment).transpose()?;
+    let place = directories::place(options.capacity_dir, options.capacity_url)?;
     let source = directories::open_read_only(source.as_ref())?;
     let _nobody_writes_it = source.lock()?;
     let target = target.as_ref();
-    if let Some(dir) = capacity_dir {
+    if let Some(Place::Directory(dir)) = &place {
         directories::refuse_overlap(target, dir)?;
     }
     let staged = StagedDirectory::begin(target)?;
-    let capacity = capacity_dir.map(StagedDirectory::begin).transpose()?;
-    let device: Arc<dyn Device> = match (&capacity, capacity_dir) {
-        (Some(capacity), Some(dir)) => {
-            let dir = directories::resolved(dir);
-            let recorded = dir.to_str().unwrap_or_default();
-            Arc::new(TieredDevice::new(
-                staged.device(),
-                capacity.device(),
-                recorded,
-            )?)
-        }
-        _ => staged.device(),
+    let capacity = place.map(StagedTier::begin).transpose()?;
+    let device: Arc<dyn Device> = match &capacity {
+        Some(capacity) => Arc::new(TieredDevice::new(
+            staged.device(),
+            capacity.device(),
+            capacity.recorded(),
+        )?),
+        None => staged.device(),
     };
     let mut report = RestoreReport {
         bytes: strandline_engine::restore(&*source, &*device, observer)?,

@@ -40,6 +40,7 @@ use strandline_base::{Clock, Error, Result, SqlState, SystemClock};
 use strandline_device::{Device, MemoryDevice};
 use strandline_engine::catalog::Catalog;
 use strandline_engine::{CheckpointReport, Db, DbOptions, Inspection, Settings};
+use strandline_object::Place;
 use strandline_semantics as semantics;
 use strandline_semantics::error::convert;
 
@@ -93,6 +94,7 @@ impl DatabaseBuilder {
                 engine: Settings::default(),
                 query_threads: processors(),
                 capacity_dir: None,
+                capacity_url: None,
             },
             random: Arc::new(SystemRandom),
             session: SessionSettings::default(),
@@ -140,6 +142,16 @@ impl DatabaseBuilder {
         self.origins.note("capacity_dir", Origin::Program);
         self
     }
+    /// Like [`DatabaseBuilder::capacity_dir`], by URL: `s3://bucket/prefix` for objects in a store
+    /// (in builds with the feature `s3`), `memory://name` for objects in this process's memory,
+    /// `file:///path` for a directory. Excludes `capacity_dir`. [`DatabaseBuilder::build`] refuses
+    /// malformed URLs. Default: none.
+    #[must_use]
+    pub fn capacity_url(mut self, url: impl Into<String>) -> Self {
+        self.open.capacity_url = Some(url.into());
+        self.origins.note("capacity_url", Origin::Program);
+        self
+    }
     /// Whether commits wait until they are durable. A connection may change it with `SET
     /// synchronous_commit`. Default: true.
     #[must_use]
@@ -183,18 +195,23 @@ impl DatabaseBuilder {
 
     /// Opens the database, creating or recovering it. It is an error if the directory holds other
     /// files or a newer format, if another process has it open (the message has its pid), if its
-    /// capacity directory is missing or another database's, or if stored bytes are damaged.
+    /// capacity tier is missing or another database's, or if stored bytes are damaged.
     pub fn build(mut self) -> Result<Database> {
-        let capacity_dir = self.open.capacity_dir.take();
+        let (dir, url) = (self.open.capacity_dir.take(), self.open.capacity_url.take());
+        let capacity = directories::place(dir.as_deref(), url.as_deref())?;
         let (device, directory) = match self.device {
             DeviceChoice::Given(device) => {
-                refuse_capacity_dir(capacity_dir.as_deref(), &*device)?;
+                refuse_capacity(capacity.as_ref(), &*device)?;
                 (device, None)
             }
             DeviceChoice::Path(path) => {
-                let opened = directories::open(&path, capacity_dir.as_deref(), self.must_exist)?;
-                self.open.capacity_dir = opened.1;
-                (opened.0, Some(path))
+                let (device, capacity) = directories::open(&path, capacity, self.must_exist)?;
+                match capacity {
+                    Some(Place::Directory(dir)) => self.open.capacity_dir = Some(dir),
+                    Some(Place::Objects(url)) => self.open.capacity_url = Some(url.to_string()),
+                    None => {}
+                }
+                (device, Some(path))
             }
         };
         if self.must_exist && !Db::exists(&*device)? {
@@ -254,20 +271,25 @@ fn processors() -> usize {
     std::thread::available_parallelism().map_or(2, NonZeroUsize::get)
 }
 
-/// 22023 for a capacity directory beside a device that is no directory.
-fn refuse_capacity_dir(capacity_dir: Option<&Path>, device: &dyn Device) -> Result<()> {
-    let Some(dir) = capacity_dir else {
+/// 22023 for a capacity tier beside a device that is no directory.
+fn refuse_capacity(capacity: Option<&Place>, device: &dyn Device) -> Result<()> {
+    let Some(place) = capacity else {
         return Ok(());
+    };
+    let setting = match place {
+        Place::Directory(_) => "capacity_dir",
+        Place::Objects(_) => "capacity_url",
     };
     Err(Error::invalid(
         SqlState::INVALID_PARAMETER_VALUE,
         format!(
-            "capacity_dir (\"{}\") needs a database in a directory, but this one is in \"{}\"",
-            dir.display(),
+            "{setting} (\"{place}\") needs a database in a directory, but this one is in \"{}\"",
             device.location()
         ),
     )
-    .with_hint("Give the database a directory, or leave capacity_dir out."))
+    .with_hint(format!(
+        "Give the database a directory, or leave {setting} out."
+    )))
 }
 
 /// The state from which every statement's state is cloned.

@@ -1,31 +1,64 @@
-//! The directories of a database: its own, and the capacity directory if it has one.
+//! The directories of a database: its own, and the capacity tier if it has one: a directory, or
+//! objects in a store.
 //!
-//! A database records where its capacity directory is, so `capacity_dir` is needed once, and again
-//! when the directory has moved. The engine checks that the two belong together.
+//! A database records where its capacity tier is, so `capacity_dir` or `capacity_url` is needed
+//! once, and again when the files have moved. The engine checks that the two belong together.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use strandline_base::{Error, ErrorKind, Result, SqlState};
 use strandline_device::{Device, OsDevice, TieredDevice};
 use strandline_engine::{Db, recorded_capacity_path};
+use strandline_object::{ObjectUrl, Options, Place};
 
-/// The device of the database in `path`, and its capacity directory. Missing directories of a new
+/// The place that one of the settings names; None without either.
+///
+/// # Errors
+/// 22023 if both are given, for a URL as `capacity_dir`, and those of [`Place::parse`].
+pub fn place(capacity_dir: Option<&Path>, capacity_url: Option<&str>) -> Result<Option<Place>> {
+    // A malformed URL is refused first: the message about both repeats the URL.
+    let by_url = capacity_url.map(Place::parse).transpose()?;
+    let Some(dir) = capacity_dir else {
+        return Ok(by_url);
+    };
+    let invalid = |what: String| Error::invalid(SqlState::INVALID_PARAMETER_VALUE, what);
+    // Not repeated, because it may have credentials.
+    if looks_like_url(dir) {
+        return Err(invalid("capacity_dir is a URL".to_owned())
+            .with_hint("Set capacity_url instead, or write ./ before the name of a directory."));
+    }
+    if let Some(url) = capacity_url {
+        let dir = dir.display();
+        let what = format!("capacity_dir (\"{dir}\") and capacity_url (\"{url}\") are both set");
+        return Err(invalid(what).with_hint("A database has one capacity tier: leave one out."));
+    }
+    Ok(Some(Place::Directory(dir.to_path_buf())))
+}
+
+fn looks_like_url(path: &Path) -> bool {
+    let text = path.to_string_lossy();
+    text.split_once("://").is_some_and(|(scheme, _)| {
+        !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_alphanumeric())
+    })
+}
+
+/// The device of the database in `path`, and its capacity tier. Missing directories of a new
 /// database are created; nothing else is written.
 ///
 /// # Errors
 /// 58P01 if there is no database but `must_exist`, or if a capacity directory is missing; 22023 if
-/// the directories overlap; the errors of [`Db::exists`] and of the device.
+/// the directories overlap; the errors of [`Db::exists`], [`Place::recorded`] and of the device.
 pub fn open(
     path: &Path,
-    capacity_dir: Option<&Path>,
+    capacity: Option<Place>,
     must_exist: bool,
-) -> Result<(Arc<dyn Device>, Option<PathBuf>)> {
+) -> Result<(Arc<dyn Device>, Option<Place>)> {
     if must_exist {
         // Opening the device would create the directory.
         path.metadata()
             .map_err(|error| Error::io(path.display(), &error))?;
     }
-    if let Some(dir) = capacity_dir {
+    if let Some(Place::Directory(dir)) = &capacity {
         refuse_overlap(path, dir)?;
     }
     let fast = Arc::new(OsDevice::open(path)?);
@@ -34,18 +67,34 @@ pub fn open(
     if recorded.is_none() && !Db::exists(&*fast)? && must_exist {
         return Err(no_database(&*fast));
     }
-    let dir = capacity_dir.map(Path::to_path_buf);
-    let Some(dir) = dir.or_else(|| recorded.as_ref().map(PathBuf::from)) else {
-        return Ok((fast, None));
+    let dir = match (capacity, &recorded) {
+        (None, None) => return Ok((fast, None)),
+        (Some(Place::Objects(url)), _) => return with_objects(fast, url),
+        (Some(Place::Directory(dir)), _) => dir,
+        (None, Some(recorded)) => match Place::recorded(recorded)? {
+            Place::Objects(url) => return with_objects(fast, url),
+            Place::Directory(dir) => dir,
+        },
     };
     if recorded.is_some() && !dir.exists() {
         return Err(missing(path, &dir));
     }
     let capacity = Arc::new(OsDevice::open(&dir)?);
     let dir = resolved(&dir);
-    // A path that is not UTF-8 cannot be recorded: such a directory is always named by the caller.
-    let device = TieredDevice::new(fast, capacity, dir.to_str().unwrap_or_default())?;
-    Ok((Arc::new(device), Some(dir)))
+    let device = TieredDevice::new(fast, capacity, recordable(&dir))?;
+    Ok((Arc::new(device), Some(Place::Directory(dir))))
+}
+
+/// The device of a database whose capacity tier is at `url`.
+fn with_objects(fast: Arc<OsDevice>, url: ObjectUrl) -> Result<(Arc<dyn Device>, Option<Place>)> {
+    let device = TieredDevice::new(fast, url.open(Options::default())?, url.to_string())?;
+    Ok((Arc::new(device), Some(Place::Objects(url))))
+}
+
+/// The path as a database records it. One that is not UTF-8 cannot be recorded: such a directory is
+/// always named by the caller.
+pub fn recordable(dir: &Path) -> &str {
+    dir.to_str().unwrap_or_default()
 }
 
 /// The device of the database in `path`, which is only read.
@@ -57,11 +106,12 @@ pub fn open_read_only(path: &Path) -> Result<Arc<dyn Device>> {
     let Some(recorded) = recorded_capacity_path(&*fast)? else {
         return Ok(fast);
     };
-    let dir = Path::new(&recorded);
-    if !dir.exists() {
-        return Err(missing(path, dir));
-    }
-    let capacity = Arc::new(OsDevice::open_read_only(dir)?);
+    let capacity: Arc<dyn Device> = match Place::recorded(&recorded)? {
+        // The caller makes no request that changes objects.
+        Place::Objects(url) => url.open(Options::default())?,
+        Place::Directory(dir) if !dir.exists() => return Err(missing(path, &dir)),
+        Place::Directory(dir) => Arc::new(OsDevice::open_read_only(&dir)?),
+    };
     Ok(Arc::new(TieredDevice::new(fast, capacity, recorded)?))
 }
 

@@ -10,3 +10,4 @@ mod directories;
 pub(crate) mod execute_many;
 pub(crate) mod request;
 pub(crate) mod rows;
+mod staged_tier;

@@ -125,6 +125,9 @@ pub struct OpenSettings {
     pub query_threads: usize,
     /// the directory of chunk files and history, if it is not the database's own
     pub capacity_dir: Option<PathBuf>,
+    /// the URL of chunk files and history: before the opening as it was given, afterwards None for
+    /// `file://`
+    pub capacity_url: Option<String>,
 }
 
 /// A parameter of a program around the database, shown with the others.

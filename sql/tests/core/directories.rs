@@ -2,23 +2,23 @@
 
 use super::{rows, run};
 use std::path::{Path, PathBuf};
-use strandline::{Database, DatabaseBuilder, Error, Origin, SqlState};
+use strandline::{Database, DatabaseBuilder, Error, Origin, RestoreOptions, SqlState};
 
 /// A directory with the paths of a database and its capacity directory.
-struct Home {
+pub(super) struct Home {
     home: tempfile::TempDir,
 }
 
 impl Home {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let home = tempfile::tempdir().expect("a directory");
         Self { home }
     }
-    fn at(&self, name: &str) -> PathBuf {
+    pub(super) fn at(&self, name: &str) -> PathBuf {
         self.home.path().join(name)
     }
     /// A database of 5,000 rows in `name` and `name`-capacity.
-    fn create(&self, name: &str) -> (PathBuf, PathBuf) {
+    pub(super) fn create(&self, name: &str) -> (PathBuf, PathBuf) {
         let (path, capacity) = (self.at(name), self.at(&format!("{name}-capacity")));
         let database = builder(&path, &capacity).build().expect("created");
         let mut c = database.connect();
@@ -40,7 +40,14 @@ fn builder(path: &Path, capacity: &Path) -> DatabaseBuilder {
     Database::builder(path).capacity_dir(capacity)
 }
 
-fn names(path: &Path) -> Vec<String> {
+fn with_dir(capacity: &Path) -> RestoreOptions<'_> {
+    RestoreOptions {
+        capacity_dir: Some(capacity),
+        ..RestoreOptions::default()
+    }
+}
+
+pub(super) fn names(path: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(path).into_iter().flatten();
     let name = |entry: std::io::Result<std::fs::DirEntry>| {
         let name = entry.expect("an entry").file_name();
@@ -51,18 +58,18 @@ fn names(path: &Path) -> Vec<String> {
     names
 }
 
-fn holds(path: &Path, kind: &str) -> bool {
+pub(super) fn holds(path: &Path, kind: &str) -> bool {
     names(path).iter().any(|name| name.starts_with(kind))
 }
 
-fn sum(database: &Database) -> String {
+pub(super) fn sum(database: &Database) -> String {
     rows(&mut database.connect(), "SELECT sum(a) FROM t").join("")
 }
 
-const SUM: &str = "12502500";
+pub(super) const SUM: &str = "12502500";
 
 #[track_caller]
-fn refused(builder: DatabaseBuilder, state: SqlState, message: &str) -> Error {
+pub(super) fn refused(builder: DatabaseBuilder, state: SqlState, message: &str) -> Error {
     let error = builder.build().err().expect(message);
     assert_eq!(error.sqlstate(), state, "{error}");
     assert!(error.message().contains(message), "{error}");
@@ -162,18 +169,18 @@ fn a_backup_is_restored_into_two_directories() {
     // From a backup, and from a closed database of two directories.
     for (source, name) in [(&copy, "one"), (&path, "two")] {
         let (target, capacity) = (home.at(name), home.at(&format!("{name}-capacity")));
-        strandline::restore(source, &target, Some(&capacity), None, &|_| true).expect("restore");
+        strandline::restore(source, &target, with_dir(&capacity), &|_| true).expect("restore");
         assert!(holds(&capacity, "chunks-") && !holds(&target, "chunks-"));
         let restored = Database::open(&target).expect("its own capacity directory is recorded");
         assert_eq!(sum(&restored), SUM);
         assert!(restored.check().expect("check").is_empty());
         let again = home.at("again");
-        let exists = strandline::restore(source, &again, Some(&capacity), None, &|_| true);
+        let exists = strandline::restore(source, &again, with_dir(&capacity), &|_| true);
         let error = exists.expect_err("nothing is overwritten");
         assert_eq!(error.sqlstate(), SqlState::DUPLICATE_FILE);
         assert!(!again.exists() && !home.at("again.tmp").exists());
     }
-    let overlap = strandline::restore(&copy, copy.join("x"), Some(&copy), None, &|_| true);
+    let overlap = strandline::restore(&copy, copy.join("x"), with_dir(&copy), &|_| true);
     assert_eq!(
         overlap.expect_err("overlap").sqlstate(),
         SqlState::INVALID_PARAMETER_VALUE
@@ -185,7 +192,7 @@ fn a_backup_is_restored_into_two_directories() {
         "belongs to another database",
     );
     let single = home.at("single");
-    strandline::restore(&path, &single, None, None, &|_| true).expect("restore");
+    strandline::restore(&path, &single, RestoreOptions::default(), &|_| true).expect("restore");
     assert!(holds(&single, "chunks-") && !holds(&single, "tier"));
     assert_eq!(sum(&Database::open(&single).expect("opens")), SUM);
 }
@@ -208,6 +215,34 @@ fn damage_is_named_with_the_directory_of_its_file() {
         Err(error) => error.to_string(),
     };
     assert!(found.contains("db-capacity/chunks-"), "{found}");
+}
+
+#[test]
+fn the_block_cache_is_set_shown_and_counted() {
+    let home = Home::new();
+    let (path, _) = home.create("db");
+    let with = |path: &Path, bytes: &str| {
+        let builder = Database::builder(path);
+        let builder = builder.parameter("block_cache_bytes", bytes, Origin::Program);
+        builder.expect("a number of bytes")
+    };
+    let database = with(&path, "8MiB").build().expect("opens");
+    let mut c = database.connect();
+    assert!(holds(&path, "block-cache"));
+    assert_eq!(rows(&mut c, "SELECT a FROM t WHERE a = 4711"), ["4711"]);
+    let names = rows(&mut c, "SELECT name FROM strandline_tiers()");
+    assert_eq!(names, ["fast", "capacity", "block_cache"]);
+    drop((c, database));
+    drop(Database::open(&path).expect("opens"));
+    assert!(!holds(&path, "block-cache"), "removed");
+    let single = with(&home.at("single"), "8MiB");
+    refused(
+        single,
+        SqlState::INVALID_PARAMETER_VALUE,
+        "block_cache_bytes",
+    );
+    let tiny = with(&path, "10kB");
+    refused(tiny, SqlState::INVALID_PARAMETER_VALUE, "block_cache_bytes");
 }
 
 fn with_cache(builder: DatabaseBuilder, bytes: &str) -> DatabaseBuilder {

@@ -6,6 +6,7 @@ mod applications;
 mod as_of;
 mod bad_statements;
 mod cancel;
+mod capacity_urls;
 mod catalog;
 mod check;
 mod ddl;

@@ -18,6 +18,7 @@ use strandline_base::Result;
 use strandline_engine::catalog::KeyIndex;
 use strandline_engine::catalog::index::IndexStorage;
 use strandline_engine::{ConflictPolicy, Isolation};
+use strandline_object::Place;
 
 /// The server version that PostgreSQL clients receive: the PostgreSQL version that they may rely
 /// on, then our own.
@@ -151,6 +152,12 @@ pub static PARAMETERS: &[Parameter] = &[
         "the unit in which PostgreSQL counts pages",
     ),
     parameter(
+        "block_cache_bytes",
+        Kind::Bytes,
+        open!(engine.block_cache_bytes, bytes),
+        "bytes of the cache on the fast tier for blocks of the capacity tier; 0: none",
+    ),
+    parameter(
         "bytea_output",
         Kind::Word(&["hex"]),
         Access::Only {
@@ -173,6 +180,21 @@ pub static PARAMETERS: &[Parameter] = &[
             },
         },
         "the directory of chunk files and history, if it is not the database's own",
+    ),
+    parameter(
+        "capacity_url",
+        Kind::Text,
+        Access::Open {
+            show: |open| open.capacity_url.clone().unwrap_or_default(),
+            assign: |open, _, value| {
+                if !value.is_empty() {
+                    Place::parse(value)?;
+                }
+                open.capacity_url = (!value.is_empty()).then(|| value.into());
+                Ok(())
+            },
+        },
+        "the object store of chunk files and history, if they are not in a directory",
     ),
     parameter(
         "check_function_bodies",
