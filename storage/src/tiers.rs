@@ -203,7 +203,8 @@ fn words(device: &dyn Device) -> &'static Words {
 ///
 /// # Errors
 /// 55000, naming the directory, if the capacity tier is missing, empty, foreign, exchanged with the
-/// fast tier, or a copy of a directory with page files in an object store; XX001 for a damaged role file.
+/// fast tier, or a copy of a directory with page files in an object store; XX001 for a damaged role
+/// file.
 pub fn check(device: &dyn Device) -> Result<()> {
     let Some(tiers) = device.tiers() else {
         return check_alone(device);
