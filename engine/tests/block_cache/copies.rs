@@ -76,7 +76,12 @@ fn a_closed_database_with_a_cache_is_restored() {
         "the source is only read"
     );
     assert!(restored.cache_file().is_none());
+    // The copy has the database's id. The original's cache beside it is of another pair.
+    let file = restored.fast.device().create(CACHE).expect("create");
+    let original = machine.cache_file().expect("a cache");
+    file.write_all_at(&original, 0).expect("write");
     let db = restored.open(&wall).expect("open");
+    assert_eq!((stats(&db).hits, stats(&db).replaced), (0, 1));
     assert_right(&db, &model, "restored");
 }
 
