@@ -10,7 +10,8 @@
 //! | warm_restart | seconds to 95 % of the former rate [SSD-DB Table 2.3] | lazy cleaning |
 //!
 //! `commits` and `index_pages` use files of the operating system; every read and sync of the
-//! capacity tier has the emulated delays. The other groups run TPC-C on the page store (`strandline-bench-tpcc`), with both devices emulated
+//! capacity tier has the emulated delays. The other groups run TPC-C on the page store
+//! (`strandline-bench-tpcc`), with both devices emulated
 //! over memory. The rival `foyer` is not measured: it is no cache of pages that are written.
 
 mod cache_size;

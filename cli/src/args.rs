@@ -177,8 +177,8 @@ pub enum Command {
         as_of: Option<String>,
     },
     /// Load TPC-H, run transactions and analytical queries over the same data at the same time,
-    /// ask the past, kill a process in mid-transaction, recover, check; with --tiers the story of an
-    /// emulated hard disk with and without SSD cache
+    /// ask the past, kill a process in mid-transaction, recover, check; with --tiers the story of
+    /// an emulated hard disk with and without SSD cache
     Demo(DemoArgs),
     /// The process that `demo` kills
     #[command(name = "demo-victim", hide = true)]

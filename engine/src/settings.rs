@@ -231,8 +231,8 @@ impl Settings {
     /// Refuses settings that `device` cannot serve.
     ///
     /// # Errors
-    /// 22023 for an SSD cache or a block cache on one directory, and for an SSD cache beside an object
-    /// store.
+    /// 22023 for an SSD cache or a block cache on one directory, and for an SSD cache beside an
+    /// object store.
     pub fn check_on(&self, device: &dyn Device) -> Result<()> {
         let ssd_cache_bytes = match self.ssd_cache_mode {
             SsdCacheMode::Off => 0,

@@ -30,8 +30,8 @@ const GAIN: u8 = 1;
 const LOSS: u8 = 4;
 const SCORE_MAX: u8 = 16;
 
-/// A quick client's waits after which the other way is tried, and for how many waits. The first half
-/// of them is not measured: the scheduler takes some waits to move the client.
+/// A quick client's waits after which the other way is tried, and for how many waits. The first
+/// half of them is not measured: the scheduler takes some waits to move the client.
 const ROUND_WAITS: u16 = 512;
 const TRIAL_WAITS: u16 = 32;
 /// The weight of a wait in the average is 1 / this.

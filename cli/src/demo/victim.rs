@@ -76,8 +76,8 @@ fn read_in_background(stdout: ChildStdout) -> Result<Receiver<String>> {
     Ok(receiver)
 }
 
-/// In the victim: writes a line to the pipe in one write, so that a kill cannot leave it in a buffer
-/// of this process.
+/// In the victim: writes a line to the pipe in one write, so that a kill cannot leave it in a
+/// buffer of this process.
 pub fn report(line: std::fmt::Arguments<'_>) -> Result<()> {
     let mut out = std::io::stdout().lock();
     let text = format!("{line}\n");

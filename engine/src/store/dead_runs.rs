@@ -1,17 +1,17 @@
 //! Runs of dead entries, which walks over an ordered index leave out.
 //!
 //! An entry stays for as long as history may be asked for its row under its key (24 hours, unless
-//! the table says otherwise). So a queue's index begins with the entries of all jobs that were taken
-//! since, and each walk to the first waiting job would read all of their rows. A walk that comes
-//! over many dead entries has them verified (`statement::dead_entries`) and kept here as a *run*: an
-//! interval of entries of which no moment from `since` on sees a row under its key.
+//! the table says otherwise). So a queue's index begins with the entries of all jobs that were
+//! taken since, and each walk to the first waiting job would read all of their rows. A walk that
+//! comes over many dead entries has them verified (`statement::dead_entries`) and kept here as a
+//! *run*: an interval of entries of which no moment from `since` on sees a row under its key.
 //!
 //! Invariants:
 //! 1. No snapshot at or after a run's `since` sees a row under the key of an entry within the run.
 //! 2. Runs are disjoint and ascending, at most [`RUNS_MAX`].
 //!
-//! Protocol. A writer writes its record, adds the entry, and calls [`DeadRuns::entered`], all before
-//! its commit. A learner begins ([`DeadRuns::begin`]), walks over the interval, finds each row
+//! Protocol. A writer writes its record, adds the entry, and calls [`DeadRuns::entered`], all
+//! before its commit. A learner begins ([`DeadRuns::begin`]), walks over the interval, finds each row
 //! committed under another key or deleted, and publishes.
 //! * The writer's record was there before the learner looked at the row: it finds an unfinished
 //!   writer, or a commit after `since`, and the entry is not dead. Or it was not: then the

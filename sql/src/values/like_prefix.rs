@@ -1,7 +1,7 @@
 //! The texts that a pattern of LIKE may match, by what it begins with.
 
-/// The bounds of the texts that match: the least one, inclusive, and the end, exclusive, if there is
-/// one. None: the pattern begins with a wildcard, and any text may match.
+/// The bounds of the texts that match: the least one, inclusive, and the end, exclusive, if there
+/// is one. None: the pattern begins with a wildcard, and any text may match.
 pub fn bounds(pattern: &str) -> Option<(String, Option<String>)> {
     let end = pattern.find(['%', '_', '\\']).unwrap_or(pattern.len());
     let prefix = &pattern[..end];

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use strandline_base::{Result, RowId, SqlType, Value};
 use strandline_engine::catalog::TableDef;
 use strandline_engine::{
-    CoveredColumns, Covering, Direction, EntryWatch, GoneEntries, KeyBytes, KeyRange, ScanRequest,
-    Statement,
+    CoveredColumns, Covering, Direction, EntryWatch, GoneEntries, KeyBytes, KeyRange, RowView,
+    ScanRequest, Statement,
 };
 
 /// A walk passes over so many entries for each row that is wanted, beside [`ROWS_MAX`]: of rows
@@ -342,19 +342,47 @@ fn few(
     Ok(is_few)
 }
 
-/// The first rows of an index's order, `most` at most, without the first `skipped` of them. Where
-/// the index orders only by the first columns wanted, the rows that agree in these are sorted before
-/// more are read.
-fn walk_over(
+/// The rows that OFFSET passes over by their entries alone.
+struct Skipped {
+    left: usize,
+    /// some columns, of which there are none
+    nothing: Option<CoveredColumns>,
+}
+
+impl Skipped {
+    fn new(table: &TableDef, path: &IndexPath, left: usize) -> Self {
+        let index = table.index(path.index).filter(|_| left > 0);
+        let nothing = index.and_then(|index| CoveredColumns::of(table, index, &[]));
+        Self { left, nothing }
+    }
+
+    /// Whether the row of an entry is there, which is then passed over; None: it is to be read.
+    fn pass(
+        &mut self,
+        view: &RowView,
+        (bytes, row): (&KeyBytes, RowId),
+        watch: Option<&EntryWatch>,
+    ) -> Result<Option<bool>> {
+        let Some((columns, watch)) = self.nothing.as_ref().zip(watch) else {
+            return Ok(None);
+        };
+        if self.left == 0 {
+            return Ok(None);
+        }
+        let covering = Covering { columns, watch };
+        let is_there = view.read_entry(row, bytes, &covering, &mut [])?;
+        self.left -= usize::from(is_there == Some(true));
+        Ok(is_there)
+    }
+}
+
+/// The keys that a walk goes over, of which a serializable transaction notes the reading.
+fn walked(
     (statement, table): (&Statement, &Arc<TableDef>),
     sets: &Sets<'_>,
-    (path, direction): (&IndexPath, Direction),
-    (mut skipped, most): (usize, Option<usize>),
-    locking: Option<&Locking<'_>>,
-) -> Decided<Vec<Value>> {
-    if sets.is_empty() {
-        return Ok(Some(Vec::new()));
-    }
+    path: &IndexPath,
+    most: Option<usize>,
+) -> Decided<KeyRange> {
     let Some(prefix) = sets
         .combinations(&path.points)
         .and_then(|mut keys| keys.pop())
@@ -372,11 +400,31 @@ fn walk_over(
         }
     }
     note(statement, table, sets)?;
+    Ok(Some(range))
+}
+
+/// The first rows of an index's order, `most` at most, without the first `skipped` of them. Where
+/// the index orders only by the first columns wanted, the rows that agree in these are sorted
+/// before more are read.
+fn walk_over(
+    read @ (statement, table): (&Statement, &Arc<TableDef>),
+    sets: &Sets<'_>,
+    (path, direction): (&IndexPath, Direction),
+    (skipped, most): (usize, Option<usize>),
+    locking: Option<&Locking<'_>>,
+) -> Decided<Vec<Value>> {
+    if sets.is_empty() {
+        return Ok(Some(Vec::new()));
+    }
+    let Some(range) = walked(read, sets, path, most)? else {
+        return Ok(None);
+    };
     let view = statement.view(table)?;
     let mut rows = FoundRows::new(&view, sets);
-    let index = table.index(path.index).filter(|_| skipped > 0);
-    let nothing = index.and_then(|index| CoveredColumns::of(table, index, &[]));
-    let mut watch = match &nothing {
+    let most = most.unwrap_or(usize::MAX);
+    let mut end = End::new(most - skipped.min(most), locking);
+    let mut skipped = Skipped::new(table, path, skipped);
+    let mut watch = match &skipped.nothing {
         Some(_) => Some(statement.watch_entries(table, path.index)?),
         None => path.watch(statement, table)?,
     };
@@ -384,8 +432,6 @@ fn walk_over(
     let mut gone = GoneEntries::default();
     let entries = statement.index_cursor(table, path.index, &range, direction)?;
     let mut entries = entries.as_of(view.ts());
-    let most = most.unwrap_or(usize::MAX);
-    let mut end = End::new(most - skipped.min(most), locking);
     if let Some(sort) = &sets.search.sort {
         end.sort = Some((sort, path.ordered));
     }
@@ -411,13 +457,8 @@ fn walk_over(
             if bytes.is_cut() {
                 return Ok(None);
             }
-            if let Some((columns, watch)) = nothing.as_ref().zip(watch.as_ref())
-                && skipped > 0
-                && let covering = (Covering { columns, watch })
-                && let Some(is_there) = view.read_entry(*row, bytes, &covering, &mut [])?
-            {
+            if let Some(is_there) = skipped.pass(&view, (bytes, *row), watch.as_ref())? {
                 gone.note(bytes, *row, !is_there);
-                skipped -= usize::from(is_there);
                 continue;
             }
             let found = rows.read_by(*row, bytes, path, covering.as_ref())?;
@@ -425,8 +466,8 @@ fn walk_over(
                 return Ok(None);
             }
             gone.note(bytes, *row, found == ByEntry::Gone);
-            if found == ByEntry::Found && skipped > 0 {
-                skipped -= 1;
+            if found == ByEntry::Found && skipped.left > 0 {
+                skipped.left -= 1;
             } else if found == ByEntry::Found && !end.take(&mut rows, *row)? {
                 break;
             }

@@ -146,16 +146,16 @@ pub static PARAMETERS: &[Parameter] = &[
         "the client's name",
     ),
     parameter(
-        "block_size",
-        Kind::Integer,
-        Access::Internal(|_| "8192".to_string()),
-        "the unit in which PostgreSQL counts pages",
-    ),
-    parameter(
         "block_cache_bytes",
         Kind::Bytes,
         open!(engine.block_cache_bytes, bytes),
         "bytes of the cache on the fast tier for blocks of the capacity tier; 0: none",
+    ),
+    parameter(
+        "block_size",
+        Kind::Integer,
+        Access::Internal(|_| "8192".to_string()),
+        "the unit in which PostgreSQL counts pages",
     ),
     parameter(
         "bytea_output",
