@@ -226,7 +226,7 @@ fn the_block_cache_is_set_shown_and_counted() {
         let builder = builder.parameter("block_cache_bytes", bytes, Origin::Program);
         builder.expect("a number of bytes")
     };
-    let database = with(&path, "8MiB").build().expect("opens");
+    let database = with(&path, "16MiB").build().expect("opens");
     let mut c = database.connect();
     assert!(holds(&path, "block-cache"));
     assert_eq!(rows(&mut c, "SELECT a FROM t WHERE a = 4711"), ["4711"]);
@@ -235,7 +235,7 @@ fn the_block_cache_is_set_shown_and_counted() {
     drop((c, database));
     drop(Database::open(&path).expect("opens"));
     assert!(!holds(&path, "block-cache"), "removed");
-    let single = with(&home.at("single"), "8MiB");
+    let single = with(&home.at("single"), "16MiB");
     refused(
         single,
         SqlState::INVALID_PARAMETER_VALUE,
