@@ -56,6 +56,9 @@ fn key(row: u64) -> i64 {
     (row * STRIDE + 2 * offset) as i64
 }
 
+/// Requests per second of a round.
+type Measure<'a> = dyn Fn(&Tiers, u64) -> Result<f64> + 'a;
+
 /// A database on a fast directory and an emulated disk.
 struct Tiers {
     ours: Ours,
@@ -185,8 +188,7 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
         without.warm(access, 2 * time, seed)?;
         let reads = |side: &Tiers, round| side.reads(access, time, seed + 1 + round);
         let inserts = |side: &Tiers, round| side.inserts(access, time, seed + 1 + round);
-        let what: [(&str, &dyn Fn(&Tiers, u64) -> Result<f64>); 2] =
-            [("point reads", &reads), ("inserts", &inserts)];
+        let what: [(&str, &Measure<'_>); 2] = [("point reads", &reads), ("inserts", &inserts)];
         for (what, measure) in what {
             let sides: Vec<Side<'_>> = vec![
                 Box::new(|round| measure(&with, round)),
