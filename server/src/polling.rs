@@ -8,8 +8,9 @@
 //!
 //! It may be the other way round: a session that blocks leaves its processor to its client, and the
 //! two take turns on it without an idle one to be woken. Which way is quicker depends on the
-//! machine, on its load and on where the scheduler puts the client. So a session measures: in each
-//! [`ROUND_WAITS`] it waits [`TRIAL_WAITS`] times in the way that it does not prefer.
+//! machine, on its load and on where the scheduler puts the client. So a session measures: after
+//! [`FIRST_WAITS`] it waits [`TRIAL_WAITS`] times in the way that it does not prefer. The next
+//! trial comes after as many waits, or after twice as many if the trial has changed nothing.
 //!
 //! Invariants:
 //! 1. At most all processors but one poll at a time; a machine with one processor never polls.
@@ -30,10 +31,12 @@ const GAIN: u8 = 1;
 const LOSS: u8 = 4;
 const SCORE_MAX: u8 = 16;
 
-/// A quick client's waits after which the other way is tried, and for how many waits. The first
-/// half of them is not measured: the scheduler takes some waits to move the client.
-const ROUND_WAITS: u16 = 512;
-const TRIAL_WAITS: u16 = 32;
+/// A quick client's waits before the first trial and, at most, before each further one.
+const FIRST_WAITS: u32 = 4_096;
+const MOST_WAITS: u32 = 1 << 20;
+/// The waits of a trial. Only the last quarter is measured: an idle processor takes hundreds of
+/// waits until it expects to be woken soon.
+const TRIAL_WAITS: u32 = 512;
 /// The weight of a wait in the average is 1 / this.
 const AVERAGED: u32 = 8;
 /// Polling is given up only for blocking that is quicker by this part of its time.
@@ -93,8 +96,10 @@ pub(crate) struct Pace {
     way: Way,
     /// the average time until the next message, by way; None: not known
     averages: [Option<Duration>; 2],
-    /// waits in this round
-    round: u16,
+    /// waits since the last trial
+    round: u32,
+    /// waits before the next trial
+    until_trial: u32,
     /// the beginning of the wait, if its end tells the client's pace
     begun: Option<Instant>,
 }
@@ -125,6 +130,7 @@ impl Pace {
             way: Way::Poll,
             averages: [None; 2],
             round: 0,
+            until_trial: FIRST_WAITS,
             begun: None,
         }
     }
@@ -166,7 +172,7 @@ impl Pace {
 
     /// The way of this wait.
     fn tried(&self) -> Way {
-        match self.round < ROUND_WAITS - TRIAL_WAITS {
+        match self.round < self.until_trial {
             true => self.way,
             false => self.way.other(),
         }
@@ -189,7 +195,7 @@ impl Pace {
         }
         let settled = match way == self.way {
             true => 0,
-            false => ROUND_WAITS - TRIAL_WAITS / 2,
+            false => self.until_trial + TRIAL_WAITS / 4 * 3,
         };
         if self.round >= settled {
             let average = &mut self.averages[way as usize];
@@ -199,7 +205,7 @@ impl Pace {
             });
         }
         self.round += 1;
-        if self.round == ROUND_WAITS {
+        if self.round == self.until_trial + TRIAL_WAITS {
             self.round = 0;
             self.choose();
         }
@@ -209,10 +215,15 @@ impl Pace {
         let [Some(poll), Some(block)] = self.averages else {
             return;
         };
-        self.way = match poll - poll / CLEAR_PART > block {
+        let way = match poll - poll / CLEAR_PART > block {
             true => Way::Block,
             false => Way::Poll,
         };
+        self.until_trial = match way == self.way {
+            true => (2 * self.until_trial).min(MOST_WAITS),
+            false => FIRST_WAITS,
+        };
+        self.way = way;
         // What is tried next is measured anew.
         self.averages[self.way.other() as usize] = None;
     }
@@ -324,19 +335,20 @@ mod tests {
     fn the_quicker_way_is_taken_and_the_other_one_tried() {
         let budget = PollBudget::of_processors(2, Duration::from_secs(1));
         let mut pace = Pace::new(Arc::new(budget));
-        let round = usize::from(ROUND_WAITS);
-        let trial = usize::from(TRIAL_WAITS);
+        let (first, trial) = (FIRST_WAITS as usize, TRIAL_WAITS as usize);
         let quick = Duration::from_micros(20);
         let polls_slowly = |way| if way == Way::Poll { 2 * quick } else { quick };
-        let first = ways(&mut pace, round, polls_slowly);
-        assert!(first[..round - trial].iter().all(|way| *way == Way::Poll));
-        assert!(first[round - trial..].iter().all(|way| *way == Way::Block));
-        let second = ways(&mut pace, round, polls_slowly);
-        assert!(second[..round - trial].iter().all(|way| *way == Way::Block));
-        // It changes back when polling has become quicker, or as quick.
+        let waits = ways(&mut pace, first + trial, polls_slowly);
+        assert!(waits[..first].iter().all(|way| *way == Way::Poll));
+        assert!(waits[first..].iter().all(|way| *way == Way::Block));
+        let waits = ways(&mut pace, first + trial, polls_slowly);
+        assert!(waits[..first].iter().all(|way| *way == Way::Block));
+        assert!(waits[first..].iter().all(|way| *way == Way::Poll));
+        // The trial has changed nothing: the next one comes later. Then polling is as quick.
         let alike = |_| quick;
-        ways(&mut pace, round, alike);
-        assert_eq!(pace.way, Way::Poll);
+        let waits = ways(&mut pace, 2 * first + trial, alike);
+        assert!(waits[..2 * first].iter().all(|way| *way == Way::Block));
+        assert_eq!((pace.way, pace.until_trial), (Way::Poll, FIRST_WAITS));
         // Nearly as quick is not enough to give polling up.
         let nearly = |way| {
             if way == Way::Poll {
@@ -345,14 +357,14 @@ mod tests {
                 quick * 19 / 20
             }
         };
-        ways(&mut pace, 3 * round, nearly);
+        ways(&mut pace, 3 * (first + trial), nearly);
         assert_eq!(pace.way, Way::Poll);
     }
 
     #[test]
     fn a_client_that_thinks_tells_nothing_of_the_ways() {
         let mut pace = pace(2);
-        for _ in 0..3 * ROUND_WAITS {
+        for _ in 0..3 * FIRST_WAITS {
             pace.note(2 * TIME);
         }
         assert_eq!((pace.way, pace.averages), (Way::Poll, [None; 2]));
