@@ -7,6 +7,7 @@
 
 use super::expressions::{ComputedValues, Expressions, Input, Slot};
 use super::scope::{Compiler, EXCLUDED, Scope};
+use super::source::Source;
 use crate::catalogs::pg_catalog::{display, functions};
 use crate::execution::dml;
 use crate::parse::params::{self, own_type};
@@ -187,6 +188,14 @@ impl Compiler<'_> {
         let types: Vec<_> = (0..parameters).map(|index| self.slot_type(index)).collect();
         place_parameters(query, &types).ok()?;
         self.planner.context(self.catalog)
+    }
+
+    /// Whether an expression may have this constant.
+    pub(super) fn has_slot(&self, source: &Source) -> bool {
+        match source {
+            Source::Parameter(index, ..) => self.slot_type(*index).is_some(),
+            _ => true,
+        }
     }
 
     /// The type of a parameter whose value carries no more than its type.

@@ -73,15 +73,8 @@ impl Execution<'_> {
                 ascending(points)
             }
             Condition::Any(array, item) => ascending(self.points_of(array, *item, t)?),
-            Condition::Begins(pattern) => match value(pattern)? {
-                Some(Value::Text(pattern)) => {
-                    let bounds = like_prefix::bounds(&pattern);
-                    let (from, end) = bounds.map_or((Bound::Unbounded, None), |(from, end)| {
-                        (Bound::Included(Value::Text(from.into())), end)
-                    });
-                    let end = end.map(|end| Bound::Excluded(Value::Text(end.into())));
-                    return Some(Values::Within(from, end.unwrap_or(Bound::Unbounded)));
-                }
+            Condition::Like { pattern, is_whole } => match value(pattern)? {
+                Some(Value::Text(pattern)) => return like(&pattern, *is_whole),
                 Some(_) => return None,
                 None => Vec::new(),
             },
@@ -159,6 +152,34 @@ impl Execution<'_> {
             inclusive: test.inclusive,
         })
     }
+}
+
+/// The texts that a pattern may match; None: they are not those of a range, and must be if the range
+/// `is_whole`.
+fn like(pattern: &str, is_whole: bool) -> Option<Values> {
+    let text = |text: String| Value::Text(text.into());
+    let found = like_prefix::bounds(pattern);
+    if is_whole {
+        let (from, end) = found?;
+        return match &pattern[from.len()..] {
+            "" => {
+                let only = text(from);
+                Some(Values::Within(
+                    Bound::Included(only.clone()),
+                    Bound::Included(only),
+                ))
+            }
+            "%" => {
+                let (from, end) = (Bound::Included(text(from)), Bound::Excluded(text(end?)));
+                Some(Values::Within(from, end))
+            }
+            _ => None,
+        };
+    }
+    let (from, end) = found.map_or((None, None), |(from, end)| (Some(from), end));
+    let from = from.map_or(Bound::Unbounded, |from| Bound::Included(text(from)));
+    let end = end.map_or(Bound::Unbounded, |end| Bound::Excluded(text(end)));
+    Some(Values::Within(from, end))
 }
 
 /// What rows are compared with.

@@ -80,8 +80,13 @@ pub(super) enum Condition {
     In(Vec<Source>),
     /// `= ANY (constant)`, whose value is an array of items of a type
     Any(Source, SqlType),
-    /// what the pattern of LIKE begins with; whether the rest matches is tested besides
-    Begins(Source),
+    /// LIKE
+    Like {
+        pattern: Source,
+        /// what the pattern begins with is all that it says, else the execution is undecided; false:
+        /// whether the rest matches is tested besides
+        is_whole: bool,
+    },
     /// `<`, `<=`, `>`, `>=`, BETWEEN
     Within {
         lower: Option<Limit>,
@@ -101,13 +106,19 @@ impl Test {
     pub fn is_points(&self) -> bool {
         !matches!(
             self.condition,
-            Condition::Within { .. } | Condition::Begins(_)
+            Condition::Within { .. } | Condition::Like { .. }
         )
     }
 
     /// Whether no other condition says more of what it comes from.
     pub fn is_all_that_is_tested(&self) -> bool {
-        !matches!(self.condition, Condition::Begins(_))
+        !matches!(
+            self.condition,
+            Condition::Like {
+                is_whole: false,
+                ..
+            }
+        )
     }
 
     /// Whether one value passes at most.
@@ -122,7 +133,7 @@ impl Test {
             Condition::Same(_) => format!("{name} IS NOT DISTINCT FROM"),
             Condition::In(list) => format!("{name} IN ({} values)", list.len()),
             Condition::Any(..) => format!("{name} = ANY"),
-            Condition::Begins(_) => format!("{name} LIKE"),
+            Condition::Like { .. } => format!("{name} LIKE"),
             Condition::Within { lower, upper } => {
                 let sides = [(lower, '>'), (upper, '<')];
                 let sides = sides.iter().filter_map(|(limit, sign)| {
@@ -172,10 +183,13 @@ impl Compiler<'_> {
             });
             return;
         }
-        if let Some(begins) = self.begins(scope, &expr) {
-            // Another test of the column may do instead.
-            let _ = add(&mut found.tests, begins);
-            found.others.push(expr);
+        if let Some(like) = self.like(scope, &expr) {
+            let is_tested_besides = !like.is_all_that_is_tested();
+            // Another test of the column may do instead, if LIKE is tested besides.
+            let is_added = add(&mut found.tests, like).is_some();
+            if is_tested_besides || !is_added {
+                found.others.push(expr);
+            }
             return;
         }
         let test = self.test(scope, &expr);
@@ -310,8 +324,9 @@ impl Compiler<'_> {
         })
     }
 
-    /// The test that `column LIKE constant` implies.
-    fn begins(&self, scope: &Scope<'_>, expr: &Expr) -> Option<Test> {
+    /// The test of `column LIKE constant`. The planner compiles no condition with a literal whose
+    /// type it would have to settle: such a pattern is looked at when the statement runs.
+    fn like(&self, scope: &Scope<'_>, expr: &Expr) -> Option<Test> {
         let Expr::Like {
             negated: false,
             any: false,
@@ -328,7 +343,10 @@ impl Compiler<'_> {
         is_comparable_source(&pattern, column.sql_type).then_some(Test {
             column: column.id,
             sql_type: column.sql_type,
-            condition: Condition::Begins(pattern),
+            condition: Condition::Like {
+                is_whole: !self.has_slot(&pattern),
+                pattern,
+            },
         })
     }
 
@@ -375,7 +393,8 @@ impl Condition {
     /// What the column is compared with, arrays excepted.
     fn sources(&self) -> Vec<&Source> {
         match self {
-            Self::Equal(source) | Self::Same(source) | Self::Begins(source) => vec![source],
+            Self::Equal(source) | Self::Same(source) => vec![source],
+            Self::Like { pattern, .. } => vec![pattern],
             Self::In(list) => list.iter().collect(),
             Self::Any(..) => Vec::new(),
             Self::Within { lower, upper } => {
@@ -461,11 +480,21 @@ fn add(tests: &mut Vec<Test>, test: Test) -> Option<()> {
     };
     match (&mut known.condition, test.condition) {
         // LIKE is tested besides.
-        (known @ Condition::Begins(_), condition) => {
+        (
+            known @ Condition::Like {
+                is_whole: false, ..
+            },
+            condition,
+        ) => {
             *known = condition;
             Some(())
         }
-        (_, Condition::Begins(_)) => Some(()),
+        (
+            _,
+            Condition::Like {
+                is_whole: false, ..
+            },
+        ) => Some(()),
         (
             Condition::Within { lower, upper },
             Condition::Within {
