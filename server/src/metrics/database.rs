@@ -306,6 +306,12 @@ const EXPORTED: &[Exported] = &[
         "How long background checkpoints pause, as they fail or achieve nothing",
     ),
     exported(
+        "block_cache_failing",
+        "block_cache_failing",
+        Form::Level,
+        "Whether the block cache cannot write or has been given up",
+    ),
+    exported(
         "ssd_cache_failing",
         "ssd_cache_failing",
         Form::Level,
