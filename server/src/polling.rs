@@ -32,7 +32,7 @@ const LOSS: u8 = 4;
 const SCORE_MAX: u8 = 16;
 
 /// A quick client's waits before the first trial and, at most, before each further one.
-const FIRST_WAITS: u32 = 1_024;
+const FIRST_WAITS: u32 = 4_096;
 const MOST_WAITS: u32 = 1 << 20;
 /// The waits of a trial. Only the last quarter is measured: an idle processor takes hundreds of
 /// waits until it expects to be woken soon.
