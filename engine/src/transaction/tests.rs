@@ -11,7 +11,7 @@ use crate::store::index_build::{BuildObserver, Unobserved, fill};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use std::thread;
 use std::time::Duration;
-use strandline_base::{ColumnId, ManualClock, SqlType, Value};
+use strandline_base::{ColumnId, ManualClock, RANGE_ROWS, SqlType, Value};
 use strandline_sim::SimDisk;
 use strandline_txn::Durability;
 
@@ -688,11 +688,14 @@ impl BuildObserver for IndexBytes {
     }
 }
 
-/// A database with so many rows in table `t`, and an empty index of its key.
+/// A database with so many rows in table `t`, and an empty index of its key. A load of several
+/// ranges encodes them on several threads, and they are in no order: each has a load of its own.
 fn loaded(rows: i64) -> (Arc<Db>, Arc<Store>, Arc<StoredIndex>) {
     let db = with_table(&SimDisk::new(11));
     let load = begin(&db);
-    bulk_load(&load, 0..rows);
+    for first in (0..rows).step_by(RANGE_ROWS) {
+        bulk_load(&load, first..rows.min(first + RANGE_ROWS as i64));
+    }
     load.commit().expect("commit");
     let table = table(&db);
     let store = db.store(table.storage).expect("store");
