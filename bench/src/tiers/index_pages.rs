@@ -2,8 +2,9 @@
 //! times larger than the memory for pages, without and with the SSD cache.
 //!
 //! Keys ascend and are no sequence, so that each is looked up in the index. The table's other
-//! column is the same in all rows: what is read of the disk is the index. *Hot* keys are the newest tenth,
-//! which nine of ten requests ask for; the other requests, and all *uniform* ones, ask for any.
+//! column is the same in all rows: what is read of the disk is the index. *Hot* keys are the newest
+//! tenth, which nine of ten requests ask for; the other requests, and all *uniform* ones, ask for
+//! any.
 
 use super::{Bench, TIME_SCALE};
 use crate::Result;

@@ -11,8 +11,8 @@
 //! 2. Runs are disjoint and ascending, at most [`RUNS_MAX`].
 //!
 //! Protocol. A writer writes its record, adds the entry, and calls [`DeadRuns::entered`], all
-//! before its commit. A learner begins ([`DeadRuns::begin`]), walks over the interval, finds each row
-//! committed under another key or deleted, and publishes.
+//! before its commit. A learner begins ([`DeadRuns::begin`]), walks over the interval, finds each
+//! row committed under another key or deleted, and publishes.
 //! * The writer's record was there before the learner looked at the row: it finds an unfinished
 //!   writer, or a commit after `since`, and the entry is not dead. Or it was not: then the
 //!   writer's look at `watched` comes after the learner's mark (the fences order them), and the

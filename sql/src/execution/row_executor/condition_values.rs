@@ -154,8 +154,8 @@ impl Execution<'_> {
     }
 }
 
-/// The texts that a pattern may match; None: they are not those of a range, and must be if the range
-/// `is_whole`.
+/// The texts that a pattern may match; None: they are not those of a range, and must be if the
+/// range `is_whole`.
 fn like(pattern: &str, is_whole: bool) -> Option<Values> {
     let text = |text: String| Value::Text(text.into());
     let found = like_prefix::bounds(pattern);

@@ -83,8 +83,8 @@ pub(super) enum Condition {
     /// LIKE
     Like {
         pattern: Source,
-        /// what the pattern begins with is all that it says, else the execution is undecided; false:
-        /// whether the rest matches is tested besides
+        /// what the pattern begins with is all that it says, else the execution is undecided;
+        /// false: whether the rest matches is tested besides
         is_whole: bool,
     },
     /// `<`, `<=`, `>`, `>=`, BETWEEN
