@@ -16,6 +16,7 @@
 
 mod cache_size;
 mod checkpoints;
+mod clients;
 mod commits;
 mod index_pages;
 mod recovery;

@@ -1,15 +1,14 @@
 //! The group `commits`: durable single-row updates of a database in two directories, of which the
 //! capacity tier is an emulated disk, against all files on such a disk.
 
-use super::{Bench, TIME_SCALE};
+use super::{Bench, TIME_SCALE, clients};
 use crate::Result;
 use crate::ours::Ours;
 use crate::report::{Figure, Report, config};
 use crate::rounds::{Side, interleave};
 use serde_json::json;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use strandline_base::rng::Rng;
+use std::time::Duration;
 use strandline_device::{Device, EmulatedHdd, HddModel, OsDevice, TieredDevice, real_delays};
 
 /// Rounds of every case; the figure is their median.
@@ -73,26 +72,8 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
 
 /// Durable updates of one random row per second.
 fn rate(ours: &Ours, clients: u64, time: Duration, seed: u64) -> Result<f64> {
-    let begun = Instant::now();
-    let client = |number: u64| {
-        let worker = ours.worker("t", &["a"], true);
-        let mut worker = worker.map_err(|e| e.to_string())?;
-        let mut rng = Rng::new(seed ^ (number << 32));
-        let mut updates = 0_u64;
-        while begun.elapsed() < time {
-            let (key, value) = (rng.below(ROWS) as i64, rng.below(1 << 40) as i64);
-            let updated = worker.transaction(|point| point.update(key, [value]));
-            updated.map_err(|e| e.to_string())?;
-            updates += 1;
-        }
-        Ok::<u64, String>(updates)
-    };
-    let client = &client;
-    let updates = std::thread::scope(|scope| {
-        let spawn = |number| scope.spawn(move || client(number));
-        let threads: Vec<_> = (0..clients).map(spawn).collect();
-        let joined = threads.into_iter().map(|t| t.join().expect("no panic"));
-        joined.sum::<std::result::Result<u64, String>>()
-    })?;
-    Ok(updates as f64 / begun.elapsed().as_secs_f64())
+    clients::rate(ours, (clients, true), time, seed, &|worker, rng| {
+        let (key, value) = (rng.below(ROWS) as i64, rng.below(1 << 40) as i64);
+        worker.transaction(|point| point.update(key, [value]))
+    })
 }

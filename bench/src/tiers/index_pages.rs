@@ -6,7 +6,7 @@
 //! tenth, which nine of ten requests ask for; the other requests, and all *uniform* ones, ask for
 //! any.
 
-use super::{Bench, TIME_SCALE};
+use super::{Bench, TIME_SCALE, clients};
 use crate::Result;
 use crate::ours::Ours;
 use crate::report::{Figure, Goal, Report, config};
@@ -15,7 +15,7 @@ use serde_json::json;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use strandline::{Database, Settings};
 use strandline_base::rng::Rng;
 use strandline_device::{Device, EmulatedHdd, HddModel, OsDevice, TieredDevice, real_delays};
@@ -117,7 +117,7 @@ impl Tiers {
 
     /// Point reads per second, each of one row in a transaction of its own.
     fn reads(&self, access: Access, time: Duration, seed: u64) -> Result<f64> {
-        self.requests(time, seed, &|worker, rng| {
+        clients::rate(&self.ours, (CLIENTS, false), time, seed, &|worker, rng| {
             let key = key(access.row(self.rows, rng));
             worker.transaction(|point| {
                 let found = point.get(key)?;
@@ -129,40 +129,12 @@ impl Tiers {
 
     /// Inserts per second, beside random rows, each in a transaction of its own.
     fn inserts(&self, access: Access, time: Duration, seed: u64) -> Result<f64> {
-        self.requests(time, seed, &|worker, rng| {
+        clients::rate(&self.ours, (CLIENTS, false), time, seed, &|worker, rng| {
             let number = self.inserted.fetch_add(1, Ordering::Relaxed);
             // Odd keys are free. Two inserts beside one row get different ones, nearly always.
             let beside = key(access.row(self.rows, rng)) + 1 + 2 * (number % 8) as i64;
             worker.insert_if_free([beside, 1])
         })
-    }
-
-    fn requests(
-        &self,
-        time: Duration,
-        seed: u64,
-        request: &(impl Fn(&mut crate::ours::Worker, &mut Rng) -> Result<()> + Sync),
-    ) -> Result<f64> {
-        let begun = Instant::now();
-        let client = |number: u64| {
-            let worker = self.ours.worker("t", &["a"], false);
-            let mut worker = worker.map_err(|e| e.to_string())?;
-            let mut rng = Rng::new(seed ^ (number << 32));
-            let mut requests = 0_u64;
-            while begun.elapsed() < time {
-                request(&mut worker, &mut rng).map_err(|e| e.to_string())?;
-                requests += 1;
-            }
-            Ok::<u64, String>(requests)
-        };
-        let client = &client;
-        let requests = std::thread::scope(|scope| {
-            let spawn = |number| scope.spawn(move || client(number));
-            let threads: Vec<_> = (0..CLIENTS).map(spawn).collect();
-            let joined = threads.into_iter().map(|t| t.join().expect("no panic"));
-            joined.sum::<std::result::Result<u64, String>>()
-        })?;
-        Ok(requests as f64 / begun.elapsed().as_secs_f64())
     }
 
     /// Fills memory and cache with what is asked for, without delays.
