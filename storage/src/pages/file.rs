@@ -1,5 +1,6 @@
 //! One page file on the device: its handle, its space, and whether it can be trusted.
 
+use std::fmt;
 use std::sync::Arc;
 
 use strandline_base::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
@@ -105,8 +106,8 @@ impl PageFile {
     }
 
     /// Checks the bytes of a page, wherever they were read.
-    pub fn decode(&self, number: PageNumber, bytes: &[u8]) -> Result<PageImage> {
-        let place = self.place(number);
+    pub fn decode(&self, number: PageNumber, bytes: Vec<u8>) -> Result<PageImage> {
+        let place = fmt::from_fn(|f| f.write_str(&self.place(number)));
         decode(self.database_id, self.page(number), bytes, &place)
     }
 

@@ -47,7 +47,7 @@ impl PageStore {
         if file.check_usable().is_err() {
             return 0;
         }
-        let mut free = self.read_ahead.free();
+        let mut free = self.read_ahead.free(self.prefetched_pages_max());
         let mut runs: Vec<Run> = Vec::new();
         let mut dealt_with = 0;
         for &number in pages {
@@ -118,7 +118,7 @@ impl PageStore {
         let is_read = completion.result.is_ok();
         for (frame, bytes) in frames.into_iter().zip(completion.buffers) {
             let image = match is_read && frame.file.check_usable().is_ok() {
-                true => frame.file.decode(frame.id.number, &bytes).ok(),
+                true => frame.file.decode(frame.id.number, bytes).ok(),
                 false => None,
             };
             let Some(image) = image else {
@@ -132,10 +132,9 @@ impl PageStore {
         }
     }
 
-    /// The most pages on their way at the same time. A reader that keeps more than one and a half
-    /// times as many ahead of itself may find the first of them evicted.
-    pub fn prefetched_pages_max(&self) -> usize {
-        self.read_ahead.pages_max
+    /// Bytes that reads ahead take from the pool, beside the pages.
+    pub fn read_ahead_bytes(&self) -> usize {
+        self.read_ahead.taken_bytes()
     }
 
     /// Counts of the reads ahead since the start; None before the first one.
