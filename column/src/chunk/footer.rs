@@ -118,16 +118,6 @@ pub(super) struct NewBlock {
 }
 
 impl ChunkFooter {
-    /// Bytes of memory, its own size included.
-    pub fn memory_bytes(&self) -> usize {
-        let shared = match &self.shared {
-            SharedBytes::Inline(bytes) => bytes.capacity(),
-            SharedBytes::Separate { .. } => 0,
-        };
-        let blocks = self.blocks.capacity() * size_of::<BlockPosition>();
-        size_of::<Self>() + blocks + self.bounds.capacity() + shared
-    }
-
     pub(super) fn new(sql_type: SqlType, rows: u32, codec: u8) -> Self {
         let (blocks, bounds, shared) = (Vec::new(), Vec::new(), SharedBytes::Inline(Vec::new()));
         Self {

@@ -233,10 +233,19 @@ impl PageStore {
         (self.pool.budget_bytes().min(self.bytes_max) / PAGE_BYTES).max(FRAMES_MIN)
     }
 
-    fn leave(&self, frame: &Arc<Frame>, image: &PageImage) {
-        self.hand_over(frame, image);
+    fn leave(&self, frame: &Arc<Frame>, image: Arc<PageImage>) {
+        self.hand_over(frame, &image);
+        drop(image);
         frame.leave();
+        self.remove_gone(frame);
+    }
+
+    /// Takes an evicted frame out of the table, and keeps its buffer for the next page.
+    fn remove_gone(&self, frame: &Arc<Frame>) {
         self.forget(frame);
+        if let Some(image) = frame.take_image().and_then(Arc::into_inner) {
+            self.buffers.keep(image.body.into_buffer());
+        }
     }
 
     /// Evicts the oldest page that was read ahead and not used, if there are more than `unused_max`.
@@ -248,7 +257,7 @@ impl PageStore {
                 Coldness::Gone(true) => {
                     drop(clock);
                     self.read_ahead.unused.fetch_add(1, Ordering::Relaxed);
-                    self.forget(&frame);
+                    self.remove_gone(&frame);
                     return true;
                 }
                 Coldness::Gone(false) => {}
@@ -295,12 +304,12 @@ impl Pages for Search<'_> {
             match frame.evict_if_cold(is_handed_over) {
                 Coldness::Gone(true) => {
                     drop(clock);
-                    store.forget(frame);
+                    store.remove_gone(frame);
                     return Moved::Evicted;
                 }
                 Coldness::Leaving(image) => {
                     drop(clock);
-                    store.leave(frame, &image);
+                    store.leave(frame, image);
                     return Moved::Evicted;
                 }
                 Coldness::Gone(false) => {}

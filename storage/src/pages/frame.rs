@@ -340,6 +340,11 @@ impl Frame {
         Coldness::Gone(true)
     }
 
+    /// Takes the image of a frame that is gone.
+    pub fn take_image(&self) -> Option<Arc<PageImage>> {
+        self.state.lock().image.take()
+    }
+
     /// Ends the eviction of a page that was handed over.
     pub fn leave(&self) {
         self.state.lock().phase = Phase::Gone;

@@ -40,6 +40,11 @@ impl PageBody {
     pub fn zeroed() -> Self {
         Self(vec![0; PAGE_BYTES].into_boxed_slice())
     }
+
+    /// Its bytes, for the next page that is read.
+    pub fn into_buffer(self) -> Vec<u8> {
+        self.0.into_vec()
+    }
 }
 
 impl Deref for PageBody {

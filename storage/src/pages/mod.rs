@@ -42,6 +42,7 @@
 //! is the conventional buffer manager below it. Latch and image are apart: readers share an
 //! immutable image, as in copy-on-write, but under a latch, so that a tree can couple latches.
 
+mod buffers;
 mod change;
 mod check;
 mod checkpoint;

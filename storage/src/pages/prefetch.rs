@@ -35,6 +35,8 @@ const RUN_PAGES_MAX: usize = 8;
 struct Run {
     first: PageNumber,
     frames: Vec<Arc<Frame>>,
+    /// one for each
+    buffers: Vec<Vec<u8>>,
 }
 
 impl PageStore {
@@ -59,13 +61,13 @@ impl PageStore {
                 Entered::NoRoom => break,
                 Entered::Ahead(frame) => {
                     free -= 1;
-                    add(&mut runs, frame);
+                    add(&mut runs, frame, self.buffers.take());
                 }
             }
             dealt_with += 1;
         }
         let requests = runs.into_iter().map(|run| {
-            let request = file.read_request(run.first, run.frames.len());
+            let request = file.read_request(run.first, run.buffers);
             (request, run.frames)
         });
         let requests: Vec<(Request, Vec<Arc<Frame>>)> = requests.collect();
@@ -80,7 +82,7 @@ impl PageStore {
             file: file.id,
             number,
         };
-        if u64::from(number.0) >= file.pages() || self.cached(id).is_some() {
+        if u64::from(number.0) >= file.pages() {
             return Entered::Not;
         }
         let (frame, is_new) = self.enter(id, || Frame::ahead(id, Arc::clone(file)));
@@ -151,17 +153,19 @@ enum Entered {
     Ahead(Arc<Frame>),
 }
 
-fn add(runs: &mut Vec<Run>, frame: Arc<Frame>) {
+fn add(runs: &mut Vec<Run>, frame: Arc<Frame>, buffer: Vec<u8>) {
     let number = frame.id.number;
     if let Some(run) = runs.last_mut() {
         let next = run.first.0 as usize + run.frames.len();
         if next == number.0 as usize && run.frames.len() < RUN_PAGES_MAX {
             run.frames.push(frame);
+            run.buffers.push(buffer);
             return;
         }
     }
     runs.push(Run {
         first: number,
         frames: vec![frame],
+        buffers: vec![buffer],
     });
 }

@@ -7,6 +7,7 @@ use strandline_base::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, RwLock};
 use strandline_base::{Error, Result};
 use strandline_device::{Device, Tier};
 
+use super::buffers::Buffers;
 use super::clock::Clock;
 use super::file::{PageFile, page_file_name};
 use super::files::{PageFiles, block_of};
@@ -51,6 +52,7 @@ pub struct PageStore {
     pub(super) shards: Vec<Shard>,
     pub(super) clock: Mutex<Clock>,
     pub(super) read_ahead: ReadAhead,
+    pub(super) buffers: Buffers,
     /// the pool whose memory the frames take
     pub(super) pool: Arc<Pool>,
     /// bound on their bytes beside the pool's budget
@@ -113,6 +115,7 @@ impl PageStore {
     ) -> Arc<Self> {
         let store = Arc::new(Self {
             read_ahead: ReadAhead::new(Arc::clone(&device), Arc::clone(&settings.pool)),
+            buffers: Buffers::default(),
             device,
             log,
             clock: Mutex::new(Clock::new(Arc::clone(&settings.pool))),
@@ -387,7 +390,7 @@ impl PageStore {
         };
         let bytes = match cached {
             Some(bytes) => bytes,
-            None => file.read_bytes(number)?,
+            None => file.read_bytes(number, self.buffers.take())?,
         };
         file.decode(number, bytes)
     }

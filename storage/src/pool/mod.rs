@@ -26,6 +26,14 @@
 //! entries in the order of one common ring, and the share of each kind follows from use alone. Each
 //! kind keeps a [`FLOOR_PART`]th of the budget if it uses it: so dirty pages leave room for frames.
 //!
+//! # What is not counted
+//! * A handle, and what a page has beside its bytes (its frame, entries of table and ring): about
+//!   300 bytes, 4 % of a page. Tests assert the size of a page's frame.
+//! * The index of a run: 24 bytes for each of its blocks of 32 KiB, 0.1 % of the history on disk.
+//! * A file that is being written: the piece of 1 MiB and the column of a range that are being
+//!   encoded, for each thread that merges. Loads count their ranges (`Pool::lend`).
+//! * Tails that an opening fills, until it ends: it runs no query, whose half is free.
+//!
 //! # Lock order
 //! `loading` of a handle → `ring`. No reader loads or drops a frame under `ring`. An eviction may
 //! drop a handle under `ring`, so a drop only tries to lock it. The hand holds no lock of the pool

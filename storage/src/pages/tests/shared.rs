@@ -409,6 +409,14 @@ fn tiny_budgets() {
     }
 }
 
+/// What a page takes beside its bytes is not counted, and so stays small.
+#[test]
+fn a_pages_frame_is_small() {
+    let bytes =
+        size_of::<super::super::frame::Frame>() + size_of::<super::super::header::PageImage>();
+    assert!(bytes <= 192, "{bytes}");
+}
+
 /// Threads that read and change pages, load frames, lend and write back.
 #[test]
 fn threads_share_the_pool() {
