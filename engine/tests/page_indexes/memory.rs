@@ -53,7 +53,7 @@ fn look_up_all(db: &Arc<Db>) {
     for keys in keys.chunks(4096) {
         let keys = batch(keys).project(&[0]).expect("the key");
         let found = run(db, |statement| statement.find_by_key(&table, 0, &keys));
-        assert!(found.expect("find").iter().all(|rows| rows.len() == 1));
+        assert!(found.expect("find").iter().all(Option::is_some));
     }
 }
 
@@ -64,11 +64,11 @@ fn pages_and_blocks_have_the_memory_that_the_other_does_not_use() {
     let db = opened(&device);
     let cache = db.settings().cache_bytes() as u64;
     let eighth = Settings::MEMORY_BYTES_MIN as u64 / 8;
-    (0..3).for_each(|_| look_up_all(&db));
+    (0..2).for_each(|_| look_up_all(&db));
     let pages = counter(&db, "index_page_bytes");
     assert!(pages > eighth * 5 / 4, "{pages} of {cache}");
     let txn = db.begin(TxnOptions::default()).expect("begin");
-    for _ in 0..4 {
+    for _ in 0..2 {
         let statement = txn.begin_statement().expect("statement");
         let scan = statement.scan(&table(&db), request()).expect("scan");
         assert_eq!(scan_all(&scan).len() as i64, ROWS);

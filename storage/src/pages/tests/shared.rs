@@ -338,6 +338,23 @@ fn a_page_takes_the_room_of_colder_dirty_pages() {
     assert!(both.pool.used_bytes() <= both.pool.budget_bytes());
 }
 
+/// Pages that frames' loads have put aside are written before frames in use leave for a page.
+#[test]
+fn waiting_pages_are_colder_than_frames_in_use() {
+    let both = Both::new(64, 60, 24);
+    (0..40).for_each(|at| both.change(at).unwrap());
+    let use_frames = || (0..24).for_each(|at| both.load(at, PAGE_BYTES));
+    (use_frames(), use_frames());
+    both.pool.lend(PAGE_BYTES);
+    both.pool.lend(0);
+    use_frames();
+    let misses = both.pool.misses();
+    (40..60).for_each(|at| both.read(at, Access::Random).unwrap());
+    use_frames();
+    assert_eq!(both.pool.misses(), misses);
+    assert!(both.rig.store.stats().writes > 0);
+}
+
 /// Pages that cannot be written take the frames' memory down to the floor, and no more than a
 /// quarter beyond the budget. Afterwards all is as before.
 #[test]
