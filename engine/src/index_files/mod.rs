@@ -18,8 +18,8 @@
 //! complete. An opening builds such an index from the rows, in a new file.
 //!
 //! Memory: pages share the pool's budget with cached blocks (`strandline_storage::pool`). The
-//! directory of the SSD cache ([`Settings::ssd_cache_memory_bytes`]) is taken from it while there is
-//! such a cache.
+//! directory of the SSD cache ([`Settings::ssd_cache_memory_bytes`]) is taken from it while there
+//! is such a cache.
 //!
 //! Lock order: `files` is held only to look and to change.
 //!

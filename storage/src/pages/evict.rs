@@ -1,9 +1,9 @@
 //! Replacement of pages: second chance (clock), together with the frames of the pool.
 //!
 //! The pool's hand chooses between a frame and a page (`crate::pool`); here is what it does to
-//! pages. Pages that were read ahead and not used are the first victims (`clock`). A clean page that
-//! was read at random is offered to the SSD cache as it leaves. A cold dirty page is put aside, and
-//! written before it leaves:
+//! pages. Pages that were read ahead and not used are the first victims (`clock`). A clean page
+//! that was read at random is offered to the SSD cache as it leaves. A cold dirty page is put
+//! aside, and written before it leaves:
 //! * A thread that needs room for a page writes the coldest waiting pages, a batch at a time, and
 //!   goes on. It may hold latches: writing waits for the log and for other writes, never for a
 //!   latch or a frame.
@@ -12,8 +12,8 @@
 //! * [`PageStore::write_back`] writes what waits, so that pages leave though nobody asks for pages.
 //!
 //! Latched pages stay, if need be beyond the budget: a thread that holds latches never waits for a
-//! frame. So do pages that cannot be written: their file's failure is no failure of others that need
-//! room, until pages exceed the budget by a quarter.
+//! frame. So do pages that cannot be written: their file's failure is no failure of others that
+//! need room, until pages exceed the budget by a quarter.
 
 use std::sync::Arc;
 
@@ -248,7 +248,7 @@ impl PageStore {
         }
     }
 
-    /// Evicts the oldest page that was read ahead and not used, if there are more than `unused_max`.
+    /// Evicts the oldest page that was read ahead and not used, if more than `unused_max` are.
     fn evict_unused(&self, unused_max: usize) -> bool {
         let mut clock = self.clock.lock();
         while let Some(frame) = clock.pop_unused(unused_max) {

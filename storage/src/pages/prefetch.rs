@@ -28,6 +28,10 @@ use super::read_ahead::Arrival;
 use super::store::PageStore;
 use super::{PageFileId, PageId, PageNumber, ReadAheadStats};
 
+/// The most pages on their way.
+const PAGES_MAX: usize = 256;
+/// The most pages that have come and that nobody has used: of four readers.
+const UNUSED_MAX: usize = 4 * PAGES_MAX;
 /// The most adjacent pages of one request: 64 KiB.
 const RUN_PAGES_MAX: usize = 8;
 
@@ -132,6 +136,19 @@ impl PageStore {
             frame.fill(image);
             self.clock.lock().push_unused(frame);
         }
+    }
+
+    /// The most pages on their way at the same time, an eighth of the memory at most. A reader that
+    /// keeps more than one and a half times as many ahead of itself may find the first of them
+    /// evicted.
+    pub fn prefetched_pages_max(&self) -> usize {
+        (self.frames_max() / 8).clamp(1, PAGES_MAX)
+    }
+
+    /// The most pages that have come, that nobody has used, and that are no victims yet: a quarter
+    /// of the memory, so that a reader's next pages come while it uses the ones before.
+    pub(super) fn unused_max(&self) -> usize {
+        (self.frames_max() / 4).clamp(1, UNUSED_MAX)
     }
 
     /// Bytes that reads ahead take from the pool, beside the pages.

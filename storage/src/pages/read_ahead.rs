@@ -23,7 +23,6 @@ use strandline_device::{
 
 use super::frame::Frame;
 use super::header::PAGE_BYTES;
-use super::store::PageStore;
 use crate::pool::Pool;
 
 /// The most requests in service at the device, and the least.
@@ -31,10 +30,6 @@ const DEPTH: RangeInclusive<usize> = 8..=DEPTH_MAX;
 /// One request in service for so many pages of memory: a queue may keep 64 KiB for each, so that it
 /// takes a 16th.
 const DEPTH_PART: usize = 128;
-/// The most pages on their way.
-const PAGES_MAX: usize = 256;
-/// The most pages that have come and that nobody has used: of four readers.
-const UNUSED_MAX: usize = 4 * PAGES_MAX;
 
 /// The reads ahead since the start, for inspection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,21 +69,6 @@ pub(super) struct ReadAhead {
     on_their_way: AtomicUsize,
     pub pages: AtomicU64,
     pub unused: AtomicU64,
-}
-
-impl PageStore {
-    /// The most pages on their way at the same time, an eighth of the memory at most. A reader that
-    /// keeps more than one and a half times as many ahead of itself may find the first of them
-    /// evicted.
-    pub fn prefetched_pages_max(&self) -> usize {
-        (self.frames_max() / 8).clamp(1, PAGES_MAX)
-    }
-
-    /// The most pages that have come, that nobody has used, and that are no victims yet: a quarter
-    /// of the memory, so that a reader's next pages come while it uses the ones before.
-    pub(super) fn unused_max(&self) -> usize {
-        (self.frames_max() / 4).clamp(1, UNUSED_MAX)
-    }
 }
 
 impl ReadAhead {

@@ -21,10 +21,11 @@
 //! # Replacement
 //! Replacement is second chance (clock): what was read since the hand last passed is spared once. A
 //! new entry has no reference bit, so that what is read once leaves before what is read repeatedly.
-//! Frames and pages have a ring each, and each entry has a stamp of one counter from when it entered
-//! or was last spared. The hand always goes to the lower of the two front stamps. So it passes all
-//! entries in the order of one common ring, and the share of each kind follows from use alone. Each
-//! kind keeps a [`FLOOR_PART`]th of the budget if it uses it: so dirty pages leave room for frames.
+//! Frames and pages have a ring each, and each entry has a stamp of one counter from when it
+//! entered or was last spared. The hand always goes to the lower of the two front stamps. So it
+//! passes all entries in the order of one common ring, and the share of each kind follows from use
+//! alone. Each kind keeps a [`FLOOR_PART`]th of the budget if it uses it: so dirty pages leave room
+//! for frames.
 //!
 //! # What is not counted
 //! * A handle, and what a page has beside its bytes (its frame, entries of table and ring): about
