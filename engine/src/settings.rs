@@ -14,9 +14,9 @@ use strandline_txn::Isolation;
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Bound on the memory of tails, cached blocks and queries together, in bytes. Half goes to
-    /// queries, 3/8 to cached blocks and key indexes, 1/8 to tails. Key indexes take what they
-    /// need, and tails borrow up to 3/8; a quarter of the 3/8 stays with the blocks. Default: 2
-    /// GiB.
+    /// queries, 3/8 to cached blocks, pages of indexes and key indexes in memory, 1/8 to tails. Key
+    /// indexes take what they need, and tails borrow up to 3/8; a quarter of the 3/8 stays with
+    /// blocks and pages, which share what is there by use. Default: 2 GiB.
     pub memory_bytes: usize,
     /// Bytes of one log segment. Default: 16 MiB.
     pub wal_segment_bytes: u64,
@@ -54,8 +54,8 @@ pub struct Settings {
     /// Bound on the bytes of the block cache's segments, see [`Settings::block_cache`]. Default:
     /// none; tests make it small.
     pub block_cache_segment_bytes_max: u32,
-    /// Bound on the memory for pages of indexes, below the share that
-    /// [`Settings::index_page_bytes`] tells. Default: none; tests make it small.
+    /// Bound on the memory for pages of indexes, beside [`Settings::cache_bytes`]. Default: none;
+    /// tests make it small.
     pub index_page_bytes_max: usize,
     /// Whether a background thread merges and checkpoints. Tests turn it off and call both.
     pub background_maintenance: bool,
@@ -113,7 +113,7 @@ impl Settings {
     pub fn tail_bytes_max(&self) -> usize {
         self.memory_bytes / 2
     }
-    /// Bytes for cached frames and key indexes.
+    /// Bytes for cached frames, pages of indexes' files and key indexes in memory.
     pub fn cache_bytes(&self) -> usize {
         self.memory_bytes / 8 * 3
     }
@@ -121,10 +121,6 @@ impl Settings {
     /// quarter of its share.
     pub fn index_bytes(&self) -> usize {
         self.cache_bytes() / 4 * 3
-    }
-    /// Bytes for the pages of indexes' files. The cache lends them while there is such a file.
-    pub fn index_page_bytes(&self) -> usize {
-        (self.memory_bytes / 8).min(self.index_page_bytes_max)
     }
     /// Bytes of memory for the directory of the SSD cache. The cache of blocks lends them.
     pub fn ssd_cache_memory_bytes(&self) -> usize {

@@ -14,6 +14,7 @@ use strandline_index::{
 };
 use strandline_storage::level_blocks::MemoryBlocks;
 use strandline_storage::pages::{PageFileId, PageLog, PageSettings, PageStore};
+use strandline_storage::pool::Pool;
 use strandline_storage::wal::Lsn;
 
 /// Entries by key bytes, then row.
@@ -137,7 +138,7 @@ impl PageLog for CountingLog {
 /// An index whose nodes are small, in a store with memory for four pages.
 fn paged() -> PagedIndex {
     let settings = PageSettings {
-        budget_bytes: 0,
+        pool: Pool::new(0),
         ..PageSettings::default()
     };
     let device = Arc::new(MemoryDevice::default());

@@ -100,7 +100,7 @@ impl Tiers {
             },
             ..Settings::default()
         };
-        let page_memory_bytes = settings.index_page_bytes();
+        let page_memory_bytes = settings.index_page_bytes_max;
         Ok(Self {
             ours: Self::open(&device, settings)?,
             disk,

@@ -24,6 +24,7 @@ use strandline_base::sync::{AtomicBool, Mutex, Ordering};
 use strandline_base::{Error, ErrorKind, Result, SqlState};
 use strandline_device::Device;
 use strandline_storage::pages::{PageLog, PageSettings, PageStats, PageStore};
+use strandline_storage::pool::Pool;
 use strandline_storage::ssd_cache::{self, SsdCache};
 use strandline_storage::wal::{Lsn, WalSettings};
 
@@ -236,8 +237,9 @@ fn store_of(
     settings: &DatabaseSettings,
 ) -> Result<Arc<PageStore>> {
     let pages = PageSettings {
-        budget_bytes: settings.memory_bytes,
+        pool: Pool::new(settings.memory_bytes),
         database_id: settings.database_id,
+        ..PageSettings::default()
     };
     match settings.cache {
         Some(cache) => PageStore::with_cache(device, journal.clone(), pages, cache),

@@ -72,4 +72,8 @@ impl Queue for CountedQueue {
     fn outstanding(&self) -> usize {
         self.inner.outstanding()
     }
+
+    fn memory_bytes(&self) -> usize {
+        self.inner.memory_bytes()
+    }
 }

@@ -89,6 +89,10 @@ pub trait Queue: Send + Sync + Debug + 'static {
     fn complete(&self, min: usize) -> Vec<Completion>;
     /// Accepted requests whose completions were not taken.
     fn outstanding(&self) -> usize;
+    /// Bytes of memory that the queue keeps for transfers, beside the buffers of requests.
+    fn memory_bytes(&self) -> usize {
+        0
+    }
 }
 
 /// The queue for files of the operating system: of io_uring, or of threads where the kernel does

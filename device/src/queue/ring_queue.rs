@@ -153,6 +153,10 @@ impl Queue for UringQueue {
     fn outstanding(&self) -> usize {
         self.state.lock().outstanding()
     }
+
+    fn memory_bytes(&self) -> usize {
+        self.depth * SLOT_BYTES
+    }
 }
 
 impl State {

@@ -17,13 +17,12 @@
 //! manifest names it before writers pass over its index, so that no opening takes the file for
 //! complete. An opening builds such an index from the rows, in a new file.
 //!
-//! Memory: all files share one budget of page frames ([`Settings::index_page_bytes`]). It is taken
-//! from the share of cached blocks while there is a file, and so is the directory of the SSD cache
-//! ([`Settings::ssd_cache_memory_bytes`]) while there is such a cache.
+//! Memory: pages share the pool's budget with cached blocks (`strandline_storage::pool`). The
+//! directory of the SSD cache ([`Settings::ssd_cache_memory_bytes`]) is taken from it while there
+//! is such a cache.
 //!
 //! Lock order: `files` is held only to look and to change.
 //!
-//! [`Settings::index_page_bytes`]: crate::Settings::index_page_bytes
 //! [`Settings::ssd_cache_memory_bytes`]: crate::Settings::ssd_cache_memory_bytes
 
 mod cache;
@@ -45,6 +44,7 @@ use strandline_index::{PagedIndex, PagedIndexSettings, PartOrder};
 use strandline_storage::pages::{
     PageFileId, PageSettings, PageStore, Redo, page_file_id, page_file_name,
 };
+use strandline_storage::pool::Pool;
 use strandline_storage::ssd_cache::SsdCache;
 use strandline_storage::wal::{Lsn, Wal};
 use strandline_txn::TxnManager;
@@ -61,7 +61,6 @@ pub(crate) struct IndexFiles {
     next: AtomicU32,
     files: Mutex<Files>,
     swept: SweptFrom,
-    budget_bytes: usize,
     /// bytes of the SSD cache's directory
     directory_bytes: usize,
     /// a step of the SSD cache has failed during replay
@@ -139,15 +138,16 @@ impl IndexFiles {
         database: &Database<'_>,
         settings: &Settings,
         txns: &Arc<TxnManager>,
-        taken_bytes: &Arc<Counter>,
+        pool: &Arc<Pool>,
     ) -> Result<Arc<Self>> {
         let log = Arc::new(IndexLog::default());
-        let budget_bytes = settings.index_page_bytes();
+        let taken_bytes = pool.taken_bytes();
         let opening = Opening {
             device: database.device.clone(),
             log: log.clone(),
             pages: PageSettings {
-                budget_bytes,
+                pool: pool.clone(),
+                bytes_max: settings.index_page_bytes_max,
                 database_id: database.id,
             },
             pair: database.pair.map(|pair| pair ^ database.id),
@@ -169,7 +169,6 @@ impl IndexFiles {
             next: AtomicU32::new(1),
             files: Mutex::default(),
             swept: SweptFrom::default(),
-            budget_bytes,
             taken_bytes: taken_bytes.clone(),
         }))
     }
@@ -321,24 +320,21 @@ impl IndexFiles {
         }
     }
 
-    /// Adds a file unless it is known, and so many indexes that have it. The first file takes the
-    /// memory of all.
+    /// Adds a file unless it is known, and so many indexes that have it.
     fn enter(&self, id: PageFileId, uses: usize) {
         let mut files = self.files.lock();
-        if files.held.is_empty() {
-            self.taken_bytes
-                .fetch_add(self.budget_bytes, Ordering::Relaxed);
-        }
         *files.held.entry(id).or_default() += uses;
     }
 
-    /// Bytes of memory that pages take from the cache's share.
-    pub fn memory_bytes(&self) -> usize {
-        let pages = match self.files.lock().held.is_empty() {
-            true => 0,
-            false => self.budget_bytes,
-        };
-        pages + self.directory_bytes
+    /// Bytes that the files take from the cache's share, beside those of indexes: the directory of
+    /// the SSD cache, and what transfers of pages need.
+    pub fn taken_bytes(&self) -> usize {
+        self.directory_bytes + self.pages.read_ahead_bytes()
+    }
+
+    /// Writes the pages that leave memory as soon as they are written.
+    pub fn write_back(&self) {
+        self.pages.write_back();
     }
 
     /// Writes the changed pages of all files. Files that have been closed are lost from now on.
@@ -390,10 +386,6 @@ impl IndexFiles {
             .extract_if(.., |id, held| *held == 0 && !named.contains(id));
         let unused: Vec<PageFileId> = unused.map(|(id, _)| id).collect();
         files.lost.retain(|id, _| named.contains(id));
-        if !unused.is_empty() && files.held.is_empty() {
-            self.taken_bytes
-                .fetch_sub(self.budget_bytes, Ordering::Relaxed);
-        }
         drop(files);
         for id in unused {
             let _ = self.pages.drop_file(id);

@@ -5,25 +5,25 @@ use strandline_base::ManualClock;
 use strandline_device::MemoryDevice;
 use strandline_storage::wal::WalSettings;
 
-/// The files of an empty device, and the bytes that they take from the cache's share.
-fn files() -> (Arc<dyn Device>, Arc<IndexFiles>, Arc<Counter>) {
+/// The files of an empty device, and the pool whose memory they share.
+fn files() -> (Arc<dyn Device>, Arc<IndexFiles>, Arc<Pool>) {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new());
     let txns = TxnManager::new(Arc::new(ManualClock::new(1)), CommitTs(1));
-    let taken: Arc<Counter> = Arc::default();
+    let pool = Pool::new(1 << 20);
     let database = Database {
         device: &device,
         id: 1,
         pair: None,
         was_cached: false,
     };
-    let files = IndexFiles::new(&database, &Settings::default(), &txns, &taken);
+    let files = IndexFiles::new(&database, &Settings::default(), &txns, &pool);
     let files = files.expect("no files");
     let settings = WalSettings {
         segment_bytes: 1 << 16,
     };
     let wal = Wal::create(device.clone(), settings, 1).expect("a log");
     files.attach(&Arc::new(wal));
-    (device, files, taken)
+    (device, files, pool)
 }
 
 fn create(files: &Arc<IndexFiles>) -> (PagedIndex, HeldFile) {
@@ -37,23 +37,18 @@ fn ids(device: &dyn Device) -> Vec<u32> {
 }
 
 #[test]
-fn the_memory_of_pages_is_taken_while_there_is_a_file() {
-    let (device, files, taken) = files();
-    let bytes = Settings::default().index_page_bytes();
-    assert_eq!(
-        (taken.load(Ordering::Relaxed), files.memory_bytes()),
-        (0, 0)
-    );
+fn the_pages_of_a_file_are_the_pools_while_there_is_the_file() {
+    let (device, files, pool) = files();
+    assert_eq!(pool.used_bytes(), 0);
     let both = (create(&files), create(&files));
-    assert!((bytes..2 * bytes).contains(&taken.load(Ordering::Relaxed)));
-    assert_eq!(files.memory_bytes(), bytes, "once");
+    let of_both = pool.page_bytes();
+    assert!(of_both > 0 && pool.used_bytes() == of_both);
     drop(both);
     assert!(files.has_unused());
     files.remove_unused(&BTreeSet::new());
-    assert_eq!(
-        (taken.load(Ordering::Relaxed), files.memory_bytes()),
-        (0, 0)
-    );
+    assert_eq!(pool.used_bytes(), 0);
+    let taken = pool.taken_bytes().load(Ordering::Relaxed);
+    assert_eq!(taken, files.taken_bytes());
     assert!(ids(&*device).is_empty() && !files.has_unused());
 }
 

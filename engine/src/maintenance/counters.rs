@@ -21,7 +21,7 @@ impl Db {
     /// share.
     fn key_bytes(&self) -> u64 {
         let taken = self.shared.pool.taken_bytes().load(Ordering::Relaxed);
-        let taken = taken.saturating_sub(self.index_files.memory_bytes());
+        let taken = taken.saturating_sub(self.index_files.taken_bytes());
         let block_cache = self.shared.files.block_cache();
         let taken = taken.saturating_sub(block_cache.map_or(0, |cache| cache.counted_bytes()));
         (taken as u64).saturating_sub(self.index_size().1)
@@ -70,7 +70,9 @@ impl Db {
                 "sequential_reads",
                 self.shared.files.reads(Access::Sequential),
             ),
-            ("cache_bytes", self.shared.pool.used_bytes() as u64),
+            ("cache_bytes", self.shared.pool.frame_bytes() as u64),
+            ("footer_bytes", self.shared.pool.kept_bytes() as u64),
+            ("index_page_bytes", self.shared.pool.page_bytes() as u64),
             ("tail_bytes", self.shared.page_bytes.used() as u64),
             ("spare_tail_bytes", self.shared.page_bytes.spare() as u64),
             ("log_buffer_bytes", self.wal.memory_bytes() as u64),

@@ -87,6 +87,8 @@ impl Db {
         db.open_reserve()?;
         db.remove_unfinished_indexes();
         db.name_opened_files()?;
+        // Tails that the log has filled.
+        db.lend_to_tails();
         if db.settings.background_maintenance {
             db.start_maintenance()?;
         }
@@ -224,8 +226,7 @@ fn index_files(
         pair: tied.pair,
         was_cached: known.is_some_and(|files| files.is_cached),
     };
-    let taken_bytes = shared.pool.taken_bytes();
-    IndexFiles::new(&database, &options.settings, &shared.txns, taken_bytes)
+    IndexFiles::new(&database, &options.settings, &shared.txns, &shared.pool)
 }
 
 /// The recovered state a database starts with.

@@ -174,6 +174,7 @@ impl BulkInsert {
         let batches = std::mem::take(&mut self.buffered);
         let rows = std::mem::take(&mut self.buffered_rows);
         let bytes = self.buffered_bytes.take();
+        self.statement.transaction().db().lend_to_tails();
         while !self.encoding.is_empty() && self.is_busy() {
             self.finish_one()?;
         }

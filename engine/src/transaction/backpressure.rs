@@ -85,11 +85,11 @@ impl Db {
         self.shared.page_bytes.used() <= self.tail_limit() / 2
     }
 
-    /// Borrows from the cache's share the bytes that tails, their spare memory and the lists of
-    /// open transactions hold beyond the tails' share, or returns them.
+    /// Borrows from the cache's share the bytes that tails, their spare memory, the lists of open
+    /// transactions and bulk loads hold beyond the tails' share, or returns them.
     pub(crate) fn lend_to_tails(&self) {
         let pages = &self.shared.page_bytes;
-        let held = pages.used() + pages.spare() + self.list_memory.used();
+        let held = pages.used() + pages.spare() + self.list_memory.used() + self.load_memory.used();
         let lent = held.saturating_sub(self.settings.tail_bytes());
         self.shared.pool.lend(lent);
     }

@@ -28,6 +28,7 @@ mod loads;
 mod machine;
 #[path = "../indexes/maintenance.rs"]
 mod maintenance;
+mod memory;
 #[path = "../indexes/model.rs"]
 mod model;
 #[path = "../indexes/ordered_keys.rs"]

@@ -159,6 +159,20 @@ const EXPORTED: &[Exported] = &[
         MEMORY,
     ),
     labelled(
+        "footer_bytes",
+        "memory",
+        ("consumer", "footers"),
+        Form::LevelBytes,
+        MEMORY,
+    ),
+    labelled(
+        "index_page_bytes",
+        "memory",
+        ("consumer", "index_pages"),
+        Form::LevelBytes,
+        MEMORY,
+    ),
+    labelled(
         "tail_bytes",
         "memory",
         ("consumer", "tails"),

@@ -441,8 +441,10 @@ impl Database {
 }
 
 /// The counters of the memory consumers.
-const CONSUMERS: [&str; 9] = [
+const CONSUMERS: [&str; 11] = [
     "cache_bytes",
+    "footer_bytes",
+    "index_page_bytes",
     "tail_bytes",
     "spare_tail_bytes",
     "transaction_bytes",

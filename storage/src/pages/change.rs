@@ -8,7 +8,7 @@ use strandline_base::{Error, Result};
 
 use super::file::PageFile;
 use super::frame::Frame;
-use super::header::{PageImage, zeroed_body};
+use super::header::{PageBody, PageImage};
 use super::record;
 use super::space::{self, MAPPED_PAGES};
 use super::store::{PageStore, UNSET};
@@ -21,7 +21,7 @@ struct Latched {
     frame: Arc<Frame>,
     before: Arc<PageImage>,
     /// the changed body; None: unchanged
-    after: Option<Box<[u8]>>,
+    after: Option<PageBody>,
     /// allocated by this change: logged as an image
     is_fresh: bool,
     /// the frame was made for this change, and the file may have other bytes
@@ -99,7 +99,7 @@ impl PageChange {
     fn add_fresh(&mut self, frame: Arc<Frame>, before: Arc<PageImage>, is_new_frame: bool) {
         self.add(frame, before);
         let page = self.pages.last_mut().expect("just added");
-        page.after = Some(zeroed_body());
+        page.after = Some(PageBody::zeroed());
         page.is_fresh = true;
         page.is_new_frame = is_new_frame;
     }

@@ -76,6 +76,8 @@ impl PageStore {
         for file in self.files.all() {
             note(file.id, file.sync());
         }
+        self.clock.lock().settle_all();
+        self.pool.shrink();
         Ok((begin, failures))
     }
 }

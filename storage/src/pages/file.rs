@@ -1,5 +1,6 @@
 //! One page file on the device: its handle, its space, and whether it can be trusted.
 
+use std::fmt;
 use std::sync::Arc;
 
 use strandline_base::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
@@ -86,27 +87,26 @@ impl PageFile {
         }
     }
 
-    /// The bytes of a page as they are in the file.
-    pub fn read_bytes(&self, number: PageNumber) -> Result<Vec<u8>> {
+    /// The bytes of a page as they are in the file, in a buffer of a page.
+    pub fn read_bytes(&self, number: PageNumber, mut bytes: Vec<u8>) -> Result<Vec<u8>> {
         self.check_usable()?;
-        let mut bytes = vec![0; PAGE_BYTES];
         let read = self.file.read_exact_at(&mut bytes, offset_of(number));
         read.map_err(|e| e.context(self.place(number)))?;
         Ok(bytes)
     }
 
-    /// The request for the bytes of adjacent pages, a buffer for each.
-    pub fn read_request(&self, first: PageNumber, pages: usize) -> Request {
+    /// The request for the bytes of adjacent pages, of which each has a buffer.
+    pub fn read_request(&self, first: PageNumber, buffers: Vec<Vec<u8>>) -> Request {
         Request::Scatter {
             file: Arc::clone(&self.file),
             offset: offset_of(first),
-            buffers: vec![vec![0; PAGE_BYTES]; pages],
+            buffers,
         }
     }
 
     /// Checks the bytes of a page, wherever they were read.
-    pub fn decode(&self, number: PageNumber, bytes: &[u8]) -> Result<PageImage> {
-        let place = self.place(number);
+    pub fn decode(&self, number: PageNumber, bytes: Vec<u8>) -> Result<PageImage> {
+        let place = fmt::from_fn(|f| f.write_str(&self.place(number)));
         decode(self.database_id, self.page(number), bytes, &place)
     }
 

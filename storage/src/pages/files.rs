@@ -103,7 +103,7 @@ impl PageFiles {
 impl Capacity for PageFiles {
     fn read(&self, block: BlockKey, _access: Access) -> Result<Vec<u8>> {
         match self.of_block(block.file)? {
-            Some(file) => file.read_bytes(page_of(block)?),
+            Some(file) => file.read_bytes(page_of(block)?, vec![0; PAGE_BYTES]),
             None => Err(not_open(page_file_of(block.file)?)),
         }
     }

@@ -115,15 +115,16 @@ impl Frame {
         self.is_unused.load(Ordering::Relaxed)
     }
 
-    /// Notes that somebody has asked for the page. The first use of a page that was read ahead is
-    /// to the clock what reading it would have been.
-    pub fn note_use(&self, access: Access) {
+    /// Notes that somebody has asked for the page; whether this is the first use of a page that was
+    /// read ahead. That is to the clock what reading it would have been.
+    pub fn note_use(&self, access: Access) -> bool {
         let is_first = self.is_unused() && self.is_unused.swap(false, Ordering::Relaxed);
         match access {
             Access::Random if is_first => self.mark_random(),
             Access::Random => self.touch(),
             Access::Sequential => {}
         }
+        is_first
     }
 
     /// Marks the page as one that was read at random, for the SSD cache.
@@ -279,6 +280,11 @@ impl Frame {
         state.is_dirty || state.is_stored
     }
 
+    /// Whether nothing has to be written before the page may leave.
+    pub fn is_evictable(&self) -> bool {
+        self.file.has_failed() || !self.is_unsettled()
+    }
+
     /// The image to write to the file, after any write that runs; None if the file has it. The
     /// caller ends with [`Frame::end_store`].
     pub fn begin_store(&self) -> Option<Arc<PageImage>> {
@@ -332,6 +338,11 @@ impl Frame {
         state.phase = Phase::Gone;
         self.progress.notify_all();
         Coldness::Gone(true)
+    }
+
+    /// Takes the image of a frame that is gone.
+    pub fn take_image(&self) -> Option<Arc<PageImage>> {
+        self.state.lock().image.take()
     }
 
     /// Ends the eviction of a page that was handed over.

@@ -11,6 +11,7 @@
 //! ```
 
 use std::fmt::Display;
+use std::ops::{Deref, DerefMut};
 
 use strandline_base::bytes::{ByteReader, PutBytes};
 use strandline_base::{Checksum, Error, Result};
@@ -29,13 +30,50 @@ pub const PAGE_BODY_BYTES: usize = PAGE_BYTES - PAGE_HEADER_BYTES;
 const MAGIC: &[u8; 3] = b"SPG";
 const VERSION: u8 = 1;
 
+/// The body of a page: [`PAGE_BODY_BYTES`] bytes behind room for the header, so that a page that
+/// was read is used where it lies.
+#[derive(Clone, Debug)]
+pub(super) struct PageBody(Box<[u8]>);
+
+impl PageBody {
+    /// The body of a page that was just allocated.
+    pub fn zeroed() -> Self {
+        Self(vec![0; PAGE_BYTES].into_boxed_slice())
+    }
+
+    /// Its bytes, for the next page that is read.
+    pub fn into_buffer(self) -> Vec<u8> {
+        self.0.into_vec()
+    }
+}
+
+impl Deref for PageBody {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.0.get(PAGE_HEADER_BYTES..).unwrap_or_default()
+    }
+}
+
+impl DerefMut for PageBody {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.0.get_mut(PAGE_HEADER_BYTES..).unwrap_or_default()
+    }
+}
+
+/// The same bytes; the room for the header does not count.
+impl PartialEq for PageBody {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
 /// The committed content of a page.
 #[derive(Debug)]
 pub(super) struct PageImage {
     /// end of the record of its last change; 0 before the first
     pub lsn: Lsn,
-    /// [`PAGE_BODY_BYTES`] bytes
-    pub body: Box<[u8]>,
+    pub body: PageBody,
 }
 
 impl PageImage {
@@ -43,14 +81,9 @@ impl PageImage {
     pub fn zeroed() -> Self {
         Self {
             lsn: Lsn(0),
-            body: zeroed_body(),
+            body: PageBody::zeroed(),
         }
     }
-}
-
-/// The body of a page that was just allocated.
-pub(super) fn zeroed_body() -> Box<[u8]> {
-    vec![0; PAGE_BODY_BYTES].into_boxed_slice()
 }
 
 fn sum(database_id: u128, id: PageId, lsn: Lsn, body: &[u8]) -> u32 {
@@ -78,17 +111,17 @@ pub(super) fn encode(database_id: u128, id: PageId, image: &PageImage) -> Vec<u8
     out
 }
 
-/// The content of page `id`, read at `place`.
+/// The content of page `id`, whose bytes were read at `place`.
 ///
 /// # Errors
 /// XX001 for bytes that are not this page, 0A000 for a newer version.
 pub(super) fn decode(
     database_id: u128,
     id: PageId,
-    bytes: &[u8],
+    bytes: Vec<u8>,
     place: &dyn Display,
 ) -> Result<PageImage> {
-    let mut reader = ByteReader::new(bytes);
+    let mut reader = ByteReader::new(&bytes);
     let short = || Error::corrupt(place, "the page is incomplete");
     if reader.take(MAGIC.len()).ok_or_else(short)? != MAGIC {
         return Err(Error::corrupt(place, "not a page (bad magic)"));
@@ -106,14 +139,17 @@ pub(super) fn decode(
         return Err(Error::checksum_mismatch(place, expected, got));
     }
     // The version is not in the checksum, so that a newer layout is refused and not called damage.
-    refuse_unknown(&place.to_string(), version.into(), 1..=VERSION.into())?;
+    if version != VERSION {
+        refuse_unknown(&place.to_string(), version.into(), 1..=VERSION.into())?;
+    }
     if found != id {
         let (number, file) = (found.number, found.file);
         let what = format!("here is page {number} of page file {file} (a misdirected write)");
         return Err(Error::corrupt(place, what));
     }
-    Ok(PageImage {
-        lsn,
-        body: body.into(),
-    })
+    if bytes.len() != PAGE_BYTES {
+        return Err(Error::corrupt(place, "the page is too long"));
+    }
+    let body = PageBody(bytes.into_boxed_slice());
+    Ok(PageImage { lsn, body })
 }

@@ -30,7 +30,8 @@
 //!
 //! # Lock order
 //! `checkpointing` → `gate` → the log's locks. `checkpointing` → the SSD cache's → `syncing` of a
-//! file. `growth` of a file → nothing. `shard` → nothing. `clock` → a frame's state → nothing.
+//! file. `growth` of a file → nothing. `shard` → nothing. `clock` → a frame's state → nothing. The
+//! pool's locks are taken with none of these held but `checkpointing`.
 //! `pending` of the reads ahead → a frame's state →
 //! nothing. No I/O happens under one of these except under `checkpointing`, `growth` and `syncing`,
 //! for which only checkpoints, growing files and the cache's rounds wait; the log may prepare a
@@ -41,6 +42,7 @@
 //! is the conventional buffer manager below it. Latch and image are apart: readers share an
 //! immutable image, as in copy-on-write, but under a latch, so that a tree can couple latches.
 
+mod buffers;
 mod change;
 mod check;
 mod checkpoint;
@@ -69,9 +71,11 @@ pub use recovery::Redo;
 pub use store::{PageStats, PageStore};
 
 use std::fmt;
+use std::sync::Arc;
 
 use strandline_base::Result;
 
+use crate::pool::Pool;
 use crate::wal::Lsn;
 
 /// The number of a page file, never used twice in a database.
@@ -115,9 +119,11 @@ pub trait PageLog: Send + Sync + fmt::Debug {
 /// How the page store uses memory and names its database.
 #[derive(Clone, Debug)]
 pub struct PageSettings {
-    /// Bytes of pages in memory; at least four pages. Latched pages may exceed it for as long as
-    /// they are latched.
-    pub budget_bytes: usize,
+    /// The pool whose budget the pages share with frames; at least four pages may be in memory.
+    /// Latched pages may exceed it for as long as they are latched.
+    pub pool: Arc<Pool>,
+    /// Bound on the bytes of pages in memory, beside the pool's.
+    pub bytes_max: usize,
     /// The database's id, part of the checksums.
     pub database_id: u128,
 }
@@ -125,7 +131,8 @@ pub struct PageSettings {
 impl Default for PageSettings {
     fn default() -> Self {
         Self {
-            budget_bytes: 64 << 20,
+            pool: Pool::new(64 << 20),
+            bytes_max: usize::MAX,
             database_id: 0,
         }
     }

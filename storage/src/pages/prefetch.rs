@@ -28,6 +28,10 @@ use super::read_ahead::Arrival;
 use super::store::PageStore;
 use super::{PageFileId, PageId, PageNumber, ReadAheadStats};
 
+/// The most pages on their way.
+const PAGES_MAX: usize = 256;
+/// The most pages that have come and that nobody has used: of four readers.
+const UNUSED_MAX: usize = 4 * PAGES_MAX;
 /// The most adjacent pages of one request: 64 KiB.
 const RUN_PAGES_MAX: usize = 8;
 
@@ -35,6 +39,8 @@ const RUN_PAGES_MAX: usize = 8;
 struct Run {
     first: PageNumber,
     frames: Vec<Arc<Frame>>,
+    /// one for each
+    buffers: Vec<Vec<u8>>,
 }
 
 impl PageStore {
@@ -47,7 +53,7 @@ impl PageStore {
         if file.check_usable().is_err() {
             return 0;
         }
-        let mut free = self.read_ahead.free();
+        let mut free = self.read_ahead.free(self.prefetched_pages_max());
         let mut runs: Vec<Run> = Vec::new();
         let mut dealt_with = 0;
         for &number in pages {
@@ -59,13 +65,13 @@ impl PageStore {
                 Entered::NoRoom => break,
                 Entered::Ahead(frame) => {
                     free -= 1;
-                    add(&mut runs, frame);
+                    add(&mut runs, frame, self.buffers.take());
                 }
             }
             dealt_with += 1;
         }
         let requests = runs.into_iter().map(|run| {
-            let request = file.read_request(run.first, run.frames.len());
+            let request = file.read_request(run.first, run.buffers);
             (request, run.frames)
         });
         let requests: Vec<(Request, Vec<Arc<Frame>>)> = requests.collect();
@@ -80,7 +86,7 @@ impl PageStore {
             file: file.id,
             number,
         };
-        if u64::from(number.0) >= file.pages() || self.cached(id).is_some() {
+        if u64::from(number.0) >= file.pages() {
             return Entered::Not;
         }
         let (frame, is_new) = self.enter(id, || Frame::ahead(id, Arc::clone(file)));
@@ -118,7 +124,7 @@ impl PageStore {
         let is_read = completion.result.is_ok();
         for (frame, bytes) in frames.into_iter().zip(completion.buffers) {
             let image = match is_read && frame.file.check_usable().is_ok() {
-                true => frame.file.decode(frame.id.number, &bytes).ok(),
+                true => frame.file.decode(frame.id.number, bytes).ok(),
                 false => None,
             };
             let Some(image) = image else {
@@ -132,10 +138,22 @@ impl PageStore {
         }
     }
 
-    /// The most pages on their way at the same time. A reader that keeps more than one and a half
-    /// times as many ahead of itself may find the first of them evicted.
+    /// The most pages on their way at the same time, an eighth of the memory at most. A reader that
+    /// keeps more than one and a half times as many ahead of itself may find the first of them
+    /// evicted.
     pub fn prefetched_pages_max(&self) -> usize {
-        self.read_ahead.pages_max
+        (self.frames_max() / 8).clamp(1, PAGES_MAX)
+    }
+
+    /// The most pages that have come, that nobody has used, and that are no victims yet: a quarter
+    /// of the memory, so that a reader's next pages come while it uses the ones before.
+    pub(super) fn unused_max(&self) -> usize {
+        (self.frames_max() / 4).clamp(1, UNUSED_MAX)
+    }
+
+    /// Bytes that reads ahead take from the pool, beside the pages.
+    pub fn read_ahead_bytes(&self) -> usize {
+        self.read_ahead.taken_bytes()
     }
 
     /// Counts of the reads ahead since the start; None before the first one.
@@ -152,17 +170,19 @@ enum Entered {
     Ahead(Arc<Frame>),
 }
 
-fn add(runs: &mut Vec<Run>, frame: Arc<Frame>) {
+fn add(runs: &mut Vec<Run>, frame: Arc<Frame>, buffer: Vec<u8>) {
     let number = frame.id.number;
     if let Some(run) = runs.last_mut() {
         let next = run.first.0 as usize + run.frames.len();
         if next == number.0 as usize && run.frames.len() < RUN_PAGES_MAX {
             run.frames.push(frame);
+            run.buffers.push(buffer);
             return;
         }
     }
     runs.push(Run {
         first: number,
         frames: vec![frame],
+        buffers: vec![buffer],
     });
 }

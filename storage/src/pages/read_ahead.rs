@@ -11,19 +11,25 @@
 //! Lock order: `pending` → a frame's state → nothing.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use strandline_base::sync::{
     AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, OnceLock, Ordering,
 };
-use strandline_device::{Completion, CountedQueue, Device, Queue, QueueStats, Request, Tier};
+use strandline_device::{
+    Completion, CountedQueue, DEPTH_MAX, Device, Queue, QueueStats, Request, Tier,
+};
 
 use super::frame::Frame;
+use super::header::PAGE_BYTES;
+use crate::pool::Pool;
 
-/// Requests in service at the device.
-const DEPTH: usize = 32;
-/// The most pages on their way.
-const PAGES_MAX: usize = 256;
+/// The most requests in service at the device, and the least.
+const DEPTH: RangeInclusive<usize> = 8..=DEPTH_MAX;
+/// One request in service for so many pages of memory: a queue may keep 64 KiB for each, so that it
+/// takes a 16th.
+const DEPTH_PART: usize = 128;
 
 /// The reads ahead since the start, for inspection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,33 +60,27 @@ pub(super) type Arrival = (Vec<Arc<Frame>>, Completion);
 #[derive(Debug)]
 pub(super) struct ReadAhead {
     device: Arc<dyn Device>,
+    pool: Arc<Pool>,
     /// made at the first use; None inside if the system refuses it
     queue: OnceLock<Option<CountedQueue>>,
     pending: Mutex<Pending>,
     handled: Condvar,
     /// pages on their way
     on_their_way: AtomicUsize,
-    /// the most of them
-    pub pages_max: usize,
-    /// pages that have come, that nobody has used, and that are no victims yet
-    pub unused_max: usize,
     pub pages: AtomicU64,
     pub unused: AtomicU64,
 }
 
 impl ReadAhead {
-    /// The reads ahead of a store of `frames_max` pages. Pages on their way take an eighth of its
-    /// memory at most, and unused ones a quarter, so that a reader's next pages come while it uses
-    /// the ones before.
-    pub fn new(device: Arc<dyn Device>, frames_max: usize) -> Self {
+    /// The reads ahead from a device into the pages of a pool.
+    pub fn new(device: Arc<dyn Device>, pool: Arc<Pool>) -> Self {
         Self {
             device,
+            pool,
             queue: OnceLock::new(),
             pending: Mutex::new(Pending::default()),
             handled: Condvar::new(),
             on_their_way: AtomicUsize::new(0),
-            pages_max: (frames_max / 8).clamp(1, PAGES_MAX),
-            unused_max: (frames_max / 4).max(1),
             pages: AtomicU64::new(0),
             unused: AtomicU64::new(0),
         }
@@ -88,17 +88,28 @@ impl ReadAhead {
 
     /// The queue; None if there can be none. Page files are on the capacity tier.
     fn queue(&self) -> Option<&CountedQueue> {
-        let make = || self.device.queue(Tier::Capacity, DEPTH).ok();
-        let queue = self.queue.get_or_init(|| make().map(CountedQueue::new));
-        queue.as_ref()
+        let make = || {
+            let pages = self.pool.budget_bytes() / PAGE_BYTES;
+            let depth = (pages / DEPTH_PART).clamp(*DEPTH.start(), *DEPTH.end());
+            let queue = self.device.queue(Tier::Capacity, depth).ok();
+            let queue = queue.map(CountedQueue::new)?;
+            let taken = self.pool.taken_bytes();
+            taken.fetch_add(queue.memory_bytes(), Ordering::Relaxed);
+            Some(queue)
+        };
+        self.queue.get_or_init(make).as_ref()
     }
 
-    /// How many pages more may be on their way.
-    pub fn free(&self) -> usize {
+    /// Bytes that the queue takes from the pool.
+    pub fn taken_bytes(&self) -> usize {
+        let queue = self.queue.get().and_then(Option::as_ref);
+        queue.map_or(0, Queue::memory_bytes)
+    }
+
+    /// How many pages more may be on their way, `pages_max` being the most.
+    pub fn free(&self, pages_max: usize) -> usize {
         match self.queue() {
-            Some(_) => self
-                .pages_max
-                .saturating_sub(self.on_their_way.load(Ordering::Relaxed)),
+            Some(_) => pages_max.saturating_sub(self.on_their_way.load(Ordering::Relaxed)),
             None => 0,
         }
     }
@@ -174,5 +185,12 @@ impl ReadAhead {
             pages: self.pages.load(Ordering::Relaxed),
             unused: self.unused.load(Ordering::Relaxed),
         })
+    }
+}
+
+impl Drop for ReadAhead {
+    fn drop(&mut self) {
+        let taken = self.taken_bytes();
+        self.pool.taken_bytes().fetch_sub(taken, Ordering::Relaxed);
     }
 }

@@ -16,7 +16,7 @@
 use strandline_base::bytes::{ByteReader, PutBytes};
 use strandline_base::{Error, Result};
 
-use super::header::{PAGE_BODY_BYTES, zeroed_body};
+use super::header::{PAGE_BODY_BYTES, PageBody};
 use super::{PageFileId, PageNumber};
 use crate::version::refuse_unknown;
 use crate::wal::Lsn;
@@ -40,7 +40,7 @@ pub(super) fn begin(file: PageFileId, pages: usize) -> Vec<u8> {
 pub(super) fn put_image(out: &mut Vec<u8>, number: PageNumber, body: &[u8]) {
     out.put_u32(number.0);
     out.put_u8(IMAGE);
-    put_ranges(out, &zeroed_body(), body);
+    put_ranges(out, &PageBody::zeroed(), body);
 }
 
 /// Adds the difference between two bodies of a page.

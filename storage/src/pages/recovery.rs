@@ -24,7 +24,7 @@ use strandline_base::{Error, ErrorKind, Result};
 
 use super::file::PageFile;
 use super::frame::Frame;
-use super::header::{PageImage, zeroed_body};
+use super::header::{PageBody, PageImage};
 use super::record::{PageRedo, decode};
 use super::store::PageStore;
 use super::{Access, PageFileId, PageId};
@@ -164,7 +164,7 @@ impl PageStore {
         page: &PageRedo<'_>,
         lsn: Lsn,
     ) -> Result<()> {
-        let mut body = zeroed_body();
+        let mut body = PageBody::zeroed();
         page.apply(&mut body);
         let frame = self.latch_unread(file, id)?;
         frame.install(Arc::new(PageImage { lsn, body }));

@@ -1,12 +1,13 @@
 //! The page store: files, the frame table, reads and writes of pages.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use strandline_base::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, RwLock};
 use strandline_base::{Error, Result};
 use strandline_device::{Device, Tier};
 
+use super::buffers::Buffers;
 use super::clock::Clock;
 use super::file::{PageFile, page_file_name};
 use super::files::{PageFiles, block_of};
@@ -15,12 +16,11 @@ use super::header::{PAGE_BYTES, PageImage};
 use super::read_ahead::ReadAhead;
 use super::space::{self, Space};
 use super::{Access, PageFileId, PageId, PageLog, PageNumber, PageSettings};
+use crate::pool::Pool;
 use crate::ssd_cache::{Checkpoint, Settings as CacheSettings, SsdCache};
 
 /// Parts of the frame table, each under its own lock.
 const SHARDS: usize = 16;
-/// The smallest budget, in pages.
-const FRAMES_MIN: usize = 4;
 /// The boundary before the first commit or checkpoint.
 pub(super) const UNSET: u64 = u64::MAX;
 
@@ -31,7 +31,7 @@ type Shard = Mutex<HashMap<PageId, Arc<Frame>>>;
 pub struct PageStats {
     /// pages in memory
     pub frames: usize,
-    /// pages that memory may hold
+    /// pages that memory may hold at present, if the pool has no frame
     pub frames_max: usize,
     /// pages read from their files or from the SSD cache
     pub reads: u64,
@@ -52,9 +52,13 @@ pub struct PageStore {
     pub(super) shards: Vec<Shard>,
     pub(super) clock: Mutex<Clock>,
     pub(super) read_ahead: ReadAhead,
+    pub(super) buffers: Buffers,
+    /// the pool whose memory the frames take
+    pub(super) pool: Arc<Pool>,
+    /// bound on their bytes beside the pool's budget
+    pub(super) bytes_max: usize,
     /// frames in the table
-    pub(super) frames: AtomicUsize,
-    pub(super) frames_max: usize,
+    frames: AtomicUsize,
     reads: AtomicU64,
     writes: AtomicU64,
     /// how often pages that could not be written stayed beyond the budget
@@ -109,14 +113,14 @@ impl PageStore {
         files: Arc<PageFiles>,
         cache: Option<SsdCache>,
     ) -> Arc<Self> {
-        let frames_max = (settings.budget_bytes / PAGE_BYTES).max(FRAMES_MIN);
-        let read_ahead = ReadAhead::new(Arc::clone(&device), frames_max);
-        Arc::new(Self {
+        let store = Arc::new(Self {
+            read_ahead: ReadAhead::new(Arc::clone(&device), Arc::clone(&settings.pool)),
+            buffers: Buffers::default(),
             device,
             log,
-            frames_max,
-            clock: Mutex::new(Clock::new(read_ahead.unused_max)),
-            read_ahead,
+            clock: Mutex::new(Clock::new(Arc::clone(&settings.pool))),
+            pool: Arc::clone(&settings.pool),
+            bytes_max: settings.bytes_max,
             files,
             cache,
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
@@ -127,7 +131,10 @@ impl PageStore {
             gate: RwLock::new(()),
             boundary: AtomicU64::new(UNSET),
             checkpointing: Mutex::new(()),
-        })
+        });
+        let pages: Weak<Self> = Arc::downgrade(&store);
+        store.pool.set_pages(pages);
+        store
     }
 
     /// Creates and opens a file without pages. On return it is durable with its name.
@@ -184,8 +191,7 @@ impl PageStore {
                 let mut shard = shard.lock();
                 let before = shard.len();
                 shard.retain(|page, _| page.file != id);
-                self.frames
-                    .fetch_sub(before - shard.len(), Ordering::Relaxed);
+                self.remove_frames(before - shard.len());
             }
             self.clock.lock().forget_file(id);
         }
@@ -267,8 +273,8 @@ impl PageStore {
     /// Counts since the start.
     pub fn stats(&self) -> PageStats {
         PageStats {
-            frames: self.frames.load(Ordering::Relaxed),
-            frames_max: self.frames_max,
+            frames: self.frames(),
+            frames_max: self.frames_max(),
             reads: self.reads.load(Ordering::Relaxed),
             writes: self.writes.load(Ordering::Relaxed),
             excused: self.excused.load(Ordering::Relaxed),
@@ -294,7 +300,18 @@ impl PageStore {
         let frame = Arc::new(new());
         shard.insert(id, Arc::clone(&frame));
         self.frames.fetch_add(1, Ordering::Relaxed);
+        self.pool.add_page_bytes(PAGE_BYTES);
         (frame, true)
+    }
+
+    fn remove_frames(&self, count: usize) {
+        self.frames.fetch_sub(count, Ordering::Relaxed);
+        self.pool.remove_page_bytes(count * PAGE_BYTES);
+    }
+
+    /// Frames in the table.
+    pub(super) fn frames(&self) -> usize {
+        self.frames.load(Ordering::Relaxed)
     }
 
     /// Takes a frame that is gone out of the table.
@@ -305,7 +322,7 @@ impl PageStore {
             .is_some_and(|there| Arc::ptr_eq(there, frame));
         if is_there {
             shard.remove(&frame.id);
-            self.frames.fetch_sub(1, Ordering::Relaxed);
+            self.remove_frames(1);
         }
     }
 
@@ -325,7 +342,10 @@ impl PageStore {
         };
         frame.file.check_usable()?;
         self.await_ahead(&frame);
-        frame.note_use(access);
+        if frame.note_use(access) {
+            // The device goes on with the next reads while this page is used.
+            self.handle_ready_arrivals();
+        }
         Ok(frame)
     }
 
@@ -370,9 +390,9 @@ impl PageStore {
         };
         let bytes = match cached {
             Some(bytes) => bytes,
-            None => file.read_bytes(number)?,
+            None => file.read_bytes(number, self.buffers.take())?,
         };
-        file.decode(number, &bytes)
+        file.decode(number, bytes)
     }
 
     /// Writes a page if it is dirty, after any write of it that runs: to its file, or to the SSD
@@ -437,5 +457,11 @@ impl PageStore {
         }
         file.space.lock().get_or_insert(space);
         Ok(())
+    }
+}
+
+impl Drop for PageStore {
+    fn drop(&mut self) {
+        self.remove_frames(self.frames());
     }
 }

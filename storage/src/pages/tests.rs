@@ -8,6 +8,7 @@ use strandline_base::{Result, SqlState};
 use strandline_sim::SimDisk;
 
 use super::*;
+use crate::pool::Pool;
 use crate::ssd_cache::{Mode, Settings as CacheSettings};
 use crate::wal::{Wal, WalSettings};
 
@@ -19,6 +20,7 @@ mod decode;
 mod failing_writes;
 mod held;
 mod prefetch;
+mod shared;
 
 const FILE: PageFileId = PageFileId(7);
 const ID: u128 = 0x51 << 70 | 3;
@@ -57,8 +59,9 @@ struct Rig {
 
 fn settings(pages: usize) -> PageSettings {
     PageSettings {
-        budget_bytes: pages * PAGE_BYTES,
+        pool: Pool::new(pages * PAGE_BYTES),
         database_id: ID,
+        ..PageSettings::default()
     }
 }
 

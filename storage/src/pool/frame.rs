@@ -1,6 +1,7 @@
 //! Handles of frames.
 
-use super::{Evict, Pool};
+use super::Pool;
+use super::arbiter::Evict;
 use arc_swap::ArcSwapOption;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -91,14 +92,14 @@ impl<T: Send + Sync + std::fmt::Debug + 'static> FrameHandle<T> {
         let largest = (pool.budget_bytes / 2).min(pool.budget_bytes());
         if bytes <= largest {
             self.inner.bytes.store(bytes, Ordering::Relaxed);
-            pool.used_bytes.fetch_add(bytes, Ordering::Relaxed);
+            pool.frame_bytes.fetch_add(bytes, Ordering::Relaxed);
             // Only later reads set the reference bit: a scan of frames that are read once must not
             // evict frames that are read repeatedly.
             self.inner.referenced.store(false, Ordering::Relaxed);
             self.inner.frame.store(Some(frame.clone()));
             pool.filled.fetch_add(1, Ordering::Relaxed);
             let evictable: Arc<dyn Evict> = self.inner.clone();
-            pool.ring.lock().push_back(Arc::downgrade(&evictable));
+            pool.enter(&evictable);
         }
         drop(loading);
         pool.shrink();
@@ -117,7 +118,7 @@ impl<T: Send + Sync + std::fmt::Debug> Evict for HandleInner<T> {
         };
         if self.frame.swap(None).is_some() {
             let bytes = self.bytes.swap(0, Ordering::Relaxed);
-            self.pool.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.pool.frame_bytes.fetch_sub(bytes, Ordering::Relaxed);
             self.pool.filled.fetch_sub(1, Ordering::Relaxed);
         }
         true
@@ -127,7 +128,7 @@ impl<T: Send + Sync + std::fmt::Debug> Evict for HandleInner<T> {
 impl<T> Drop for HandleInner<T> {
     fn drop(&mut self) {
         self.pool
-            .used_bytes
+            .frame_bytes
             .fetch_sub(*self.bytes.get_mut(), Ordering::Relaxed);
         if self.frame.load().is_some() {
             self.pool.note_dropped();

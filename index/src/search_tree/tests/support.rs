@@ -16,6 +16,7 @@ use strandline_device::{Device, MemoryDevice};
 use strandline_storage::pages::{
     Access, PAGE_BYTES, PageFileId, PageLog, PageNumber, PageSettings, PageStore,
 };
+use strandline_storage::pool::Pool;
 use strandline_storage::wal::Lsn;
 
 pub const FILE: PageFileId = PageFileId(7);
@@ -63,7 +64,7 @@ impl PageLog for MemoryLog {
 /// A page store with memory for so many pages.
 pub fn store(device: Arc<dyn Device>, log: Arc<MemoryLog>, pages: usize) -> Arc<PageStore> {
     let settings = PageSettings {
-        budget_bytes: pages * PAGE_BYTES,
+        pool: Pool::new(pages * PAGE_BYTES),
         ..PageSettings::default()
     };
     PageStore::new(device, log, settings)

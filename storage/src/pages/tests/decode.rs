@@ -1,6 +1,6 @@
 //! Every damaged byte of a page is found; damaged records never panic.
 
-use super::super::header::{PageImage, decode, encode};
+use super::super::header::{PageBody, PageImage, decode, encode};
 use super::super::{record, space};
 use super::*;
 
@@ -11,33 +11,41 @@ fn page_id(file: u32, number: u32) -> PageId {
     }
 }
 
+fn body_of(bytes: &[u8]) -> PageBody {
+    let mut body = PageBody::zeroed();
+    body.copy_from_slice(bytes);
+    body
+}
+
 #[test]
 fn every_damaged_byte_of_a_page_is_found() {
     let rng = &mut Rng::new(4);
     let body: Vec<u8> = (0..PAGE_BODY_BYTES).map(|_| rng.next_u64() as u8).collect();
     let image = PageImage {
         lsn: Lsn(0x0102_0304_0506),
-        body: body.into(),
+        body: body_of(&body),
     };
     let id = page_id(3, 5);
     let mut bytes = encode(ID, id, &image);
     assert_eq!(bytes.len(), PAGE_BYTES);
-    let found = decode(ID, id, &bytes, &"here").unwrap();
+    let found = decode(ID, id, bytes.clone(), &"here").unwrap();
     assert_eq!((found.lsn, &found.body), (image.lsn, &image.body));
     for at in 0..PAGE_BYTES {
         bytes[at] ^= 1 << (at % 8);
-        assert!(decode(ID, id, &bytes, &"here").is_err(), "byte {at}");
+        assert!(decode(ID, id, bytes.clone(), &"here").is_err(), "byte {at}");
         bytes[at] ^= 1 << (at % 8);
     }
     for other in [page_id(3, 6), page_id(4, 5)] {
-        assert!(decode(ID, other, &bytes, &"here").is_err());
+        assert!(decode(ID, other, bytes.clone(), &"here").is_err());
     }
     assert!(
-        decode(ID + 1, id, &bytes, &"here").is_err(),
+        decode(ID + 1, id, bytes.clone(), &"here").is_err(),
         "another database"
     );
-    assert!(decode(ID, id, &bytes[..PAGE_BYTES - 1], &"here").is_err());
-    assert!(decode(ID, id, &[0; PAGE_BYTES], &"here").is_err());
+    assert!(decode(ID, id, bytes[..PAGE_BYTES - 1].to_vec(), &"here").is_err());
+    assert!(decode(ID, id, vec![0; PAGE_BYTES], &"here").is_err());
+    bytes.push(0);
+    assert!(decode(ID, id, bytes, &"here").is_err(), "too long");
 }
 
 #[test]

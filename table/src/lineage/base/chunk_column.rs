@@ -55,7 +55,7 @@ impl ChunkColumn {
         pool: &Arc<Pool>,
     ) -> Arc<Self> {
         Arc::new(Self {
-            stored: StoredChunk::new(file, extent, sql_type),
+            stored: StoredChunk::new(file, extent, sql_type, pool),
             pool: pool.clone(),
             frames: OnceLock::new(),
         })

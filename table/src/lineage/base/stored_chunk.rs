@@ -9,6 +9,7 @@ use strandline_base::{Result, SqlType, Value};
 use strandline_column::chunk::{self, CheckedChunk, ChunkFooter, FOOTER_BYTES_MAX};
 use strandline_storage::file::data_file::DataFile;
 use strandline_storage::file::{Access, Extent};
+use strandline_storage::pool::Pool;
 
 /// A chunk in a data file.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub struct StoredChunk {
     /// where in the file
     pub extent: Extent,
     sql_type: SqlType,
+    /// counts the footer
+    pool: Arc<Pool>,
     footer: OnceLock<Arc<ChunkFooter>>,
     bounds: OnceLock<ColumnBounds>,
 }
@@ -34,12 +37,14 @@ pub struct ColumnBounds {
 }
 
 impl StoredChunk {
-    /// The chunk at `extent` of `file`; nothing of it has been read.
-    pub fn new(file: Arc<DataFile>, extent: Extent, sql_type: SqlType) -> Self {
+    /// The chunk at `extent` of `file`; nothing of it has been read. Its footer, once read, takes
+    /// memory of `pool`.
+    pub fn new(file: Arc<DataFile>, extent: Extent, sql_type: SqlType, pool: &Arc<Pool>) -> Self {
         Self {
             file,
             extent,
             sql_type,
+            pool: pool.clone(),
             footer: OnceLock::new(),
             bounds: OnceLock::new(),
         }
@@ -65,7 +70,14 @@ impl StoredChunk {
             return Ok(footer);
         }
         let footer = self.read_footer().map_err(|e| e.context(self.place()))?;
-        Ok(self.footer.get_or_init(|| Arc::new(footer)))
+        Ok(self.keep(footer))
+    }
+
+    fn keep(&self, footer: ChunkFooter) -> &Arc<ChunkFooter> {
+        self.footer.get_or_init(|| {
+            self.pool.add_kept_bytes(footer.memory_bytes());
+            Arc::new(footer)
+        })
     }
 
     fn read_footer(&self) -> Result<ChunkFooter> {
@@ -122,10 +134,7 @@ impl StoredChunk {
         self.file.read_block(self.extent, access, |bytes| {
             let footer = match self.footer.get() {
                 Some(footer) => footer,
-                None => {
-                    let footer = Arc::new(self.decode_footer(bytes)?);
-                    self.footer.get_or_init(|| footer)
-                }
+                None => self.keep(self.decode_footer(bytes)?),
             };
             let part = |range: Range<u64>| bytes.get(range.start as usize..range.end as usize);
             let encoded = part(footer.block_range(block)).unwrap_or_default();
@@ -185,5 +194,13 @@ impl StoredChunk {
         let bytes = self.file.read(self.extent, Access::Sequential)?;
         chunk::decode_chunk(self.sql_type, self.footer()?, self.identity(), &bytes)
             .map_err(|e| e.context(self.place()))
+    }
+}
+
+impl Drop for StoredChunk {
+    fn drop(&mut self) {
+        if let Some(footer) = self.footer.get() {
+            self.pool.remove_kept_bytes(footer.memory_bytes());
+        }
     }
 }
