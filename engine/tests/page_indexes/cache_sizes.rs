@@ -54,7 +54,8 @@ fn a_cache_shrinks_under_load_and_grows_again() {
         let (machine, wall, db) = begin(3, Place::Cached(mode));
         resize(&db, 60).expect("more");
         assert_eq!((stats(&db).slots, file_bytes(&machine)), (60, 60 * SLOT));
-        insert_some(&db, 0..300).expect("insert");
+        insert_some(&db, 0..60).expect("insert");
+        insert_some(&db, 100..400).expect("insert");
         db.checkpoint(true).expect("checkpoint");
         let before = stats(&db);
         assert!(before.blocks > 12, "{mode:?}: {before:?}");
