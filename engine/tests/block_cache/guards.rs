@@ -127,3 +127,35 @@ fn a_closed_database_does_not_write_the_cache_of_the_next_one() {
         "written after the end"
     );
 }
+
+/// An opening that cannot use the cache's file goes on without one, removes the file, and tells. A
+/// later opening would take the file for its own.
+#[test]
+fn a_cache_that_cannot_be_opened_is_removed_and_told() {
+    let (machine, wall, db, model) = begin(5);
+    drop(db);
+    warm_up(&machine, &wall, &model);
+    let smaller = Settings {
+        block_cache_bytes: 4096 + 2 * u64::from(SEGMENT_BYTES),
+        ..with_cache()
+    };
+    let mut removed = 0;
+    for n in 1..20 {
+        let machine = machine.copy();
+        machine.fast.fail_operation(n);
+        let Ok(db) = open_with(machine.device(), &wall, smaller.clone()) else {
+            continue;
+        };
+        if db.block_cache_stats().is_none() {
+            removed += 1;
+            assert!(machine.cache_file().is_none(), "operation {n}");
+            let told = db.failing_work();
+            let is_told = told
+                .iter()
+                .any(|line| line.starts_with("the block cache: "));
+            assert!(is_told, "operation {n}: {told:?}");
+        }
+        assert_right(&db, &model, &format!("operation {n}"));
+    }
+    assert!(removed > 0, "the cut of the file fails once");
+}

@@ -362,7 +362,10 @@ fn changes_of_the_caches_that_cannot_be_are_refused() {
     let mut c = database.connect();
     for (sql, state) in [
         ("CALL strandline_set('ssd_cache_bytes', '10kB')", "22023"),
-        ("CALL strandline_set('ssd_cache_bytes', '100000GiB')", "22023"),
+        (
+            "CALL strandline_set('ssd_cache_bytes', '100000GiB')",
+            "22023",
+        ),
         ("CALL strandline_set('ssd_cache_bytes', 'much')", "22023"),
         (
             "CALL strandline_set('ssd_cache_admission', 'some')",
