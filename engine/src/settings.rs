@@ -57,12 +57,15 @@ pub struct Settings {
     /// Bound on the memory for pages of indexes, below the share that
     /// [`Settings::index_page_bytes`] tells. Default: none; tests make it small.
     pub index_page_bytes_max: usize,
+    /// Bound on the head of an index in levels, below the share that
+    /// [`Settings::index_head_bytes`] tells. Default: none; tests make it small.
+    pub index_head_bytes_max: usize,
     /// Whether a background thread merges and checkpoints. Tests turn it off and call both.
     pub background_maintenance: bool,
     /// Evaluators of index expressions and of partial indexes' predicates. Default: none; such
     /// indexes are then refused.
     pub expressions: Option<Arc<dyn RowExpressions>>,
-    /// Entries of an opened index on pages that one turn of the maintenance compares with their
+    /// Entries of an opened index in a file that one turn of the maintenance compares with their
     /// rows, beside the others of the last key. Default: 2^20; tests need several turns.
     pub comparison_turn_entries: usize,
     /// The number of a tail's first record. Default: 0; tests begin close to a limit.
@@ -86,6 +89,7 @@ impl Default for Settings {
             block_cache_bytes: 0,
             block_cache_segment_bytes_max: u32::MAX,
             index_page_bytes_max: usize::MAX,
+            index_head_bytes_max: usize::MAX,
             background_maintenance: true,
             expressions: None,
             comparison_turn_entries: 1 << 20,
@@ -125,6 +129,18 @@ impl Settings {
     /// Bytes for the pages of indexes' files. The cache lends them while there is such a file.
     pub fn index_page_bytes(&self) -> usize {
         (self.memory_bytes / 8).min(self.index_page_bytes_max)
+    }
+    /// Bytes of the head of an index in levels, if there are so many such indexes. Up to 32 of them
+    /// share half of [`Settings::index_bytes`]; a head has between 32 KiB and 4 MiB.
+    pub fn index_head_bytes(&self, indexes: usize) -> usize {
+        let share = self.index_bytes() / 2 / indexes.max(32);
+        share
+            .clamp(32 << 10, 4 << 20)
+            .min(self.index_head_bytes_max)
+    }
+    /// Bytes that a compaction of an index in levels gathers before it writes them.
+    pub fn index_batch_bytes(&self) -> usize {
+        (self.memory_bytes / 64).clamp(256 << 10, 4 << 20)
     }
     /// Bytes of memory for the directory of the SSD cache. The cache of blocks lends them.
     pub fn ssd_cache_memory_bytes(&self) -> usize {

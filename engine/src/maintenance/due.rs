@@ -76,6 +76,7 @@ impl Db {
     pub fn merge_due(&self, wanted: bool) -> strandline_base::Result<bool> {
         self.retention.note(self.stable());
         self.lend_to_tails();
+        self.make_level_steps();
         self.make_cache_steps();
         self.make_block_cache_steps();
         let from = self.elapsed_us();

@@ -3,6 +3,7 @@
 #[path = "../indexes/builds.rs"]
 mod builds;
 mod cached;
+mod cached_faults;
 #[path = "../common/mod.rs"]
 mod common;
 mod comparisons;
