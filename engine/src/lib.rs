@@ -11,7 +11,7 @@
 //! | `settings`, `display`, `events` | options, text of values, events for `tracing` |
 //! | `request` | the request of a scan: columns, conditions |
 //! | `catalog` | definitions, their versions and differences, rights, identities, retention |
-//! | `index_files` | the page files of indexes, and their records in the log |
+//! | `index_files` | the files of indexes, and their records in the log |
 //! | `store` | one table's rows, its key indexes and the locks of its definition |
 //! | `manifest_state` | the manifest's records: catalogs and storages at a checkpoint |
 //! | `redo` | the log record of a transaction: a file for each kind of operation |

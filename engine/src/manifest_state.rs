@@ -49,18 +49,21 @@ pub struct ManifestState {
     /// dropped storages that catalog versions still have
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub forgotten: BTreeSet<StorageId>,
-    /// the page files of indexes; None: there has never been one
+    /// the files of indexes; None: there has never been one
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index_files: Option<IndexFilesState>,
 }
 
-/// The page files of indexes at a checkpoint.
+/// The files of indexes at a checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct IndexFilesState {
-    /// start of the replay of their pages
+    /// start of their replay
     pub redo_from: u64,
     /// smaller file numbers have been used
     pub next: u32,
+    /// by number of level file how much of the log its image covers at least: bytes and 1
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub levels: BTreeMap<u32, u64>,
     /// files that are not to be opened: they lack changes
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub lost: BTreeSet<u32>,
@@ -306,9 +309,9 @@ impl ManifestState {
         let pages = self.index_files.iter().map(|files| files.redo_from);
         behind.chain(pages).fold(self.log_from, u64::min)
     }
-    /// The start of the replay of indexes' pages. A database whose manifest knows no page file has
+    /// The start of the replay of indexes' files. A database whose manifest knows no such file has
     /// made its first one since the checkpoint.
-    pub fn pages_from(&self) -> u64 {
+    pub fn indexes_from(&self) -> u64 {
         let files = self.index_files.as_ref();
         files.map_or(self.log_from, |files| files.redo_from)
     }

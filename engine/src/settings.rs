@@ -65,12 +65,15 @@ pub struct Settings {
     /// Bound on the memory for pages of indexes, beside [`Settings::cache_bytes`]. Default: none;
     /// tests make it small.
     pub index_page_bytes_max: usize,
+    /// Bound on the head of an index in levels, below the share that
+    /// [`Settings::index_head_bytes`] tells. Default: none; tests make it small.
+    pub index_head_bytes_max: usize,
     /// Whether a background thread merges and checkpoints. Tests turn it off and call both.
     pub background_maintenance: bool,
     /// Evaluators of index expressions and of partial indexes' predicates. Default: none; such
     /// indexes are then refused.
     pub expressions: Option<Arc<dyn RowExpressions>>,
-    /// Entries of an opened index on pages that one turn of the maintenance compares with their
+    /// Entries of an opened index in a file that one turn of the maintenance compares with their
     /// rows, beside the others of the last key. Default: 2^20; tests need several turns.
     pub comparison_turn_entries: usize,
     /// The number of a tail's first record. Default: 0; tests begin close to a limit.
@@ -96,6 +99,7 @@ impl Default for Settings {
             block_cache_admission: BlockCacheAdmission::default(),
             block_cache_segment_bytes_max: u32::MAX,
             index_page_bytes_max: usize::MAX,
+            index_head_bytes_max: usize::MAX,
             background_maintenance: true,
             expressions: None,
             comparison_turn_entries: 1 << 20,
@@ -162,6 +166,18 @@ impl Settings {
     /// quarter of its share.
     pub fn index_bytes(&self) -> usize {
         self.cache_bytes() / 4 * 3
+    }
+    /// Bytes of the head of an index in levels, if there are so many such indexes. Up to 32 of them
+    /// share half of [`Settings::index_bytes`]; a head has between 32 KiB and 4 MiB.
+    pub fn index_head_bytes(&self, indexes: usize) -> usize {
+        let share = self.index_bytes() / 2 / indexes.max(32);
+        share
+            .clamp(32 << 10, 4 << 20)
+            .min(self.index_head_bytes_max)
+    }
+    /// Bytes that a compaction of an index in levels gathers before it writes them.
+    pub fn index_batch_bytes(&self) -> usize {
+        (self.memory_bytes / 64).clamp(256 << 10, 4 << 20)
     }
     /// Bytes of memory for the directory of the SSD cache. The cache of blocks lends them.
     pub fn ssd_cache_memory_bytes(&self) -> usize {

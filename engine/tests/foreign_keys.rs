@@ -60,7 +60,7 @@ fn index_on_a() -> Arc<IndexDef> {
         complete_since: CommitTs::ZERO,
         comment: None,
         storage: Default::default(),
-        page_file: None,
+        file_number: None,
         options: Default::default(),
     })
 }

@@ -105,6 +105,19 @@ impl FdIndex {
         self.tree.compact_step()
     }
 
+    /// Why compactions and checkpoints fail until the index is opened again.
+    ///
+    /// # Errors
+    /// That failure.
+    pub fn check_usable(&self) -> Result<()> {
+        self.tree.check_usable()
+    }
+
+    /// Whether an image that was written since the opening has every entry.
+    pub fn is_saved(&self) -> bool {
+        self.tree.is_saved()
+    }
+
     /// Makes all entries durable.
     ///
     /// # Errors
@@ -262,7 +275,13 @@ impl AccessMethod for FdIndex {
     }
 
     fn check(&self, damage: &mut Vec<String>) -> Result<()> {
-        self.tree.check(damage)
+        match self.tree.check(damage) {
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                damage.push(error.to_string());
+                Ok(())
+            }
+            checked => checked,
+        }
     }
 
     fn len(&self) -> usize {

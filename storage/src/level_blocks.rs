@@ -15,6 +15,29 @@ pub use memory_blocks::MemoryBlocks;
 
 use strandline_base::Result;
 
+/// The number of an index's level files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LevelFileId(pub u32);
+
+/// The name of the level file `id`, which has the blocks; [`file_names`] has all names.
+pub fn level_file_name(id: LevelFileId) -> String {
+    format!("levels-{:08x}", id.0)
+}
+
+/// The number in the name of a level file or of one of its images; None for other names.
+pub fn level_file_id(name: &str) -> Option<LevelFileId> {
+    let rest = name.strip_prefix("levels-")?;
+    let (digits, image) = rest.split_at_checked(8)?;
+    let number = u32::from_str_radix(digits, 16).ok()?;
+    let is_name = ["", "-image0", "-image1"].contains(&image);
+    is_name.then_some(LevelFileId(number))
+}
+
+/// The names of the files of an index with blocks in `name`: the blocks, then the two images.
+pub fn file_names(name: &str) -> [String; 3] {
+    ["", "-image0", "-image1"].map(|part| format!("{name}{part}"))
+}
+
 /// Where an index has its levels.
 pub trait LevelBlocks: Send + Sync + std::fmt::Debug {
     /// Bytes of a block.
@@ -33,6 +56,8 @@ pub trait LevelBlocks: Send + Sync + std::fmt::Debug {
     fn used(&self) -> usize;
     /// Says after an opening which blocks are used; all others are free.
     fn set_used(&self, blocks: &[u64]);
+    /// The content of the next image is about to be gathered.
+    fn begin_image(&self) {}
     /// Replaces the image, durably.
     fn put_image(&self, image: &[u8]) -> Result<()>;
     /// The newest image; None before the first.

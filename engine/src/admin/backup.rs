@@ -8,7 +8,7 @@
 //! 3. It copies the files one after the other.
 //! 4. It writes a manifest with that state and an empty log.
 //!
-//! Page files of indexes change in place and are not copied: opening the copy builds these indexes.
+//! Files of indexes change in place and are not copied: opening the copy builds these indexes.
 //!
 //! Only another checkpoint waits for a backup, and only during step 2.
 //!
@@ -89,7 +89,7 @@ impl Db {
             log_from: 0,
             log_durable: 0,
             index_files: None,
-            catalogs: without_page_files(&held.state.catalogs),
+            catalogs: without_index_files(&held.state.catalogs),
             ..held.state.clone()
         };
         let id = random_id(CommitTs(self.now_us()), &**target);
@@ -168,11 +168,11 @@ impl Db {
     }
 }
 
-/// The versions without the page files, which change while they would be copied: the first opening
-/// of the copy builds the indexes on pages from the rows.
-fn without_page_files(versions: &[Version]) -> Vec<Version> {
+/// The versions without the files of indexes, which change while they would be copied: the first
+/// opening of the copy builds these indexes from the rows.
+fn without_index_files(versions: &[Version]) -> Vec<Version> {
     let each = versions.iter();
-    let copy = each.map(|(ts, catalog)| (*ts, catalog.without_page_files()));
+    let copy = each.map(|(ts, catalog)| (*ts, catalog.without_index_files()));
     copy.collect()
 }
 

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use strandline_base::Result;
 use strandline_device::{Device, Tier};
 use strandline_storage::kept_log::kept_log_name;
-use strandline_storage::pages::page_file_name;
 
 /// Sections of tables of text.
 #[derive(Clone, Debug, Default)]
@@ -279,8 +278,8 @@ impl Db {
                 def.unique.to_string(),
                 index.map_or(0, |index| index.index.len()).to_string(),
                 index.map_or(0, |index| index.bytes()).to_string(),
-                match index.and_then(|index| index.page_file()) {
-                    Some(file) => page_file_name(file),
+                match index.and_then(|index| index.file()) {
+                    Some(file) => file.name(),
                     None => "memory".to_string(),
                 },
                 since,
@@ -323,13 +322,14 @@ impl Db {
 fn recovery_text(report: &RecoveryReport) -> String {
     format!(
         "{} ms: {} log records ({} bytes), {} row operations, {} run records, {} ranges, \
-         {} threads",
+         {} rows entered again, {} threads",
         report.micros.div_ceil(1000),
         report.log_records,
         report.log_bytes,
         report.row_operations,
         report.run_records,
         report.ranges,
+        report.entered_rows,
         report.threads,
     )
 }

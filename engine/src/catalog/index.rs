@@ -48,10 +48,10 @@ pub struct IndexDef {
     /// the place of its entries
     #[serde(default, skip_serializing_if = "IndexStorage::is_memory")]
     pub storage: IndexStorage,
-    /// the number of its page file, which the engine gives; None: it has none, and gets one when
-    /// the database is opened if `storage` is pages
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub page_file: Option<u32>,
+    /// the number of its file, which the engine gives; None: it has none, and gets one when the
+    /// database is opened if `storage` is not memory
+    #[serde(rename = "page_file", default, skip_serializing_if = "Option::is_none")]
+    pub file_number: Option<u32>,
 }
 
 /// The place of an index's entries.
@@ -63,17 +63,20 @@ pub enum IndexStorage {
     Memory,
     /// on the pages of a file, which is kept
     Pages,
+    /// in the levels of a file, which is kept
+    Levels,
 }
 
 impl IndexStorage {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Memory, Self::Pages];
+    pub const ALL: [Self; 3] = [Self::Memory, Self::Pages, Self::Levels];
 
     /// Its name as a storage parameter has it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
             Self::Pages => "pages",
+            Self::Levels => "levels",
         }
     }
 

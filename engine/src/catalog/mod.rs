@@ -10,8 +10,8 @@ pub(crate) mod edit;
 pub mod foreign_keys;
 pub(crate) mod identity;
 pub mod index;
+pub(crate) mod index_file;
 pub(crate) mod ordered_keys;
-mod page_files;
 pub(crate) mod retention;
 pub(crate) mod storage_uses;
 pub(crate) mod versions;
@@ -53,8 +53,9 @@ pub struct Catalog {
 }
 
 /// The version of catalogs written by this program. 0: without roles; 1: without indexes and
-/// foreign keys; 2: without ordered keys; 3: without indexes on pages.
-pub const CATALOG_VERSION: u32 = 4;
+/// foreign keys; 2: without ordered keys; 3: without indexes on pages; 4: without indexes in
+/// levels.
+pub const CATALOG_VERSION: u32 = 5;
 
 /// Refuses a catalog of a newer version than this program knows.
 pub(crate) fn known_version<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {

@@ -25,11 +25,13 @@ pub enum KeyIndex {
     Ordered,
     /// an ordered index on the pages of a file
     Btree,
+    /// an ordered index in the levels of a file
+    FdTree,
 }
 
 impl KeyIndex {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Hash, Self::Ordered, Self::Btree];
+    pub const ALL: [Self; 4] = [Self::Hash, Self::Ordered, Self::Btree, Self::FdTree];
 
     /// Its word as a value of `key_index`.
     pub fn word(self) -> &'static str {
@@ -37,6 +39,7 @@ impl KeyIndex {
             Self::Hash => "hash",
             Self::Ordered => "ordered",
             Self::Btree => "btree",
+            Self::FdTree => "fdtree",
         }
     }
 
@@ -48,7 +51,7 @@ impl KeyIndex {
     fn method(self) -> IndexMethod {
         match self {
             Self::Hash => IndexMethod::Hash,
-            Self::Ordered | Self::Btree => IndexMethod::Ordered,
+            Self::Ordered | Self::Btree | Self::FdTree => IndexMethod::Ordered,
         }
     }
 
@@ -56,6 +59,7 @@ impl KeyIndex {
         match self {
             Self::Hash | Self::Ordered => IndexStorage::Memory,
             Self::Btree => IndexStorage::Pages,
+            Self::FdTree => IndexStorage::Levels,
         }
     }
 }
@@ -108,7 +112,7 @@ impl KeyDef {
             options: BTreeMap::new(),
             comment: None,
             storage: IndexStorage::default(),
-            page_file: None,
+            file_number: None,
         }
     }
 
@@ -122,7 +126,7 @@ impl KeyDef {
         let wanted = IndexDef {
             complete_since: known.complete_since,
             storage: known.storage,
-            page_file: known.page_file,
+            file_number: known.file_number,
             ..self.index_def(id)
         };
         (**known != wanted).then_some(wanted)
@@ -166,10 +170,13 @@ impl TableDef {
         self.ordered_defs(columns).next().is_some()
     }
 
-    /// Whether the index of a key over exactly these columns is on pages.
-    pub(crate) fn pages_key(&self, columns: &[ColumnId]) -> bool {
-        let mut defs = self.ordered_defs(columns);
-        defs.any(|def| def.storage == IndexStorage::Pages)
+    /// The storage of the index of the keys over exactly these columns: one that is kept, if a key
+    /// asks for it.
+    pub(crate) fn storage_of_key(&self, columns: &[ColumnId]) -> IndexStorage {
+        let mut storages = self.ordered_defs(columns).map(|def| def.storage);
+        storages
+            .find(|storage| !storage.is_memory())
+            .unwrap_or_default()
     }
 }
 

@@ -131,6 +131,8 @@ pub(crate) struct MaintenanceState {
     pub(crate) thread: Option<std::thread::JoinHandle<()>>,
     /// the thread that writes the log
     pub(crate) log_writer: Option<std::thread::JoinHandle<()>>,
+    /// the thread of indexes in levels
+    pub(crate) level_steps: Option<std::thread::JoinHandle<()>>,
 }
 
 /// Counters since the database was opened.

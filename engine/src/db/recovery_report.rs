@@ -16,6 +16,8 @@ pub struct RecoveryReport {
     pub ranges: u64,
     /// Records of update runs restored into tails and insert ranges.
     pub run_records: u64,
+    /// Rows whose entries were added again to indexes in levels: of commits after the checkpoint.
+    pub entered_rows: u64,
     /// Threads that restored them.
     pub threads: u64,
     /// Duration by the wall clock, in microseconds.

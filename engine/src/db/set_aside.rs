@@ -3,13 +3,13 @@
 //! Lock order: `entries` is taken with nothing else held, and held only to look and to change.
 
 use super::pauses::Pauses;
+use crate::catalog::index_file::IndexFile;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use strandline_base::sync::Mutex;
 use strandline_base::{Error, RangeNo, StorageId};
-use strandline_storage::pages::{PageFileId, page_file_name};
 
 /// The first pause before work is tried again.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -26,10 +26,12 @@ pub(crate) enum Work {
     UniteRuns,
     /// writing the records that are in no run
     WriteRecords,
-    /// writing the pages of its indexes
-    StorePages,
-    /// reading the entries in a page file, to remove those that no reader needs
-    SweepIndex(PageFileId),
+    /// writing the files of its indexes
+    StoreIndexes,
+    /// reading the entries in a file, to remove those that no reader needs
+    SweepIndex(IndexFile),
+    /// compacting the levels of an index
+    CompactIndex(IndexFile),
     /// copying what it needs of the log, while it is closed off
     KeepLog,
     /// restoring its rows when the database was opened
@@ -41,7 +43,10 @@ pub(crate) enum Work {
 impl Work {
     /// Whether the log is not cut as long as this fails.
     pub fn keeps_log(self) -> bool {
-        matches!(self, Self::WriteRecords | Self::StorePages | Self::KeepLog)
+        matches!(
+            self,
+            Self::WriteRecords | Self::StoreIndexes | Self::KeepLog
+        )
     }
 }
 
@@ -51,10 +56,9 @@ impl fmt::Display for Work {
             Self::Merge(range) => write!(f, "the merge of range {}", range.0),
             Self::UniteRuns => f.write_str("the union of its update runs"),
             Self::WriteRecords => f.write_str("writing its records into an update run"),
-            Self::StorePages => f.write_str("writing the pages of its indexes"),
-            Self::SweepIndex(file) => {
-                write!(f, "sweeping the index in {}", page_file_name(*file))
-            }
+            Self::StoreIndexes => f.write_str("writing the files of its indexes"),
+            Self::SweepIndex(file) => write!(f, "sweeping the index in {}", file.name()),
+            Self::CompactIndex(file) => write!(f, "compacting the index in {}", file.name()),
             Self::KeepLog => f.write_str("moving its part of the log into a file"),
             Self::Restore => f.write_str("restoring its rows"),
             Self::BuildIndexes => f.write_str("building its indexes"),

@@ -1,49 +1,55 @@
-//! The page files of indexes: their numbers, who uses them, their memory, and their removal.
+//! The files of indexes: their numbers, who uses them, their memory, and their removal.
 //!
-//! An index with [`IndexStorage::Pages`](crate::catalog::index::IndexStorage) has a page file,
-//! which its definition names. Its pages are changed through `strandline_storage::pages`; the log's
-//! records of them are in `log`.
+//! An index with [`IndexStorage::Pages`](crate::catalog::index::IndexStorage) has a page file, one
+//! with `Levels` a level file with its images. Its definition names the file. Pages are changed
+//! through `strandline_storage::pages`; the log's records of them are in `log`. Indexes in levels
+//! log nothing (`levels`).
 //!
 //! Invariants:
-//! 1. The file that the newest definition names is that of the index in memory, which has all its
-//!    entries, or it is *lost*: no opening uses it again.
+//! 1. The file that the newest definition names is that of the index in memory, or it is *lost*: no
+//!    opening uses it again. The file and the log from the last checkpoint's position on have all
+//!    entries of the index.
 //! 2. A file is durable with its name before the catalog that names it is committed.
 //! 3. A file is removed when no index in memory has it ([`HeldFile`]) and no catalog that an
 //!    opening may find names it: by a checkpoint, or by the opening.
 //! 4. A number is used once: it is above those of all files, of the manifest, and of all records
 //!    that may be replayed.
 //!
-//! A file is lost when it was closed by a failed sync or by damage that the replay has met. The
-//! manifest names it before writers pass over its index, so that no opening takes the file for
-//! complete. An opening builds such an index from the rows, in a new file.
+//! A file is lost when it was closed by a failed sync or by damage that the replay or a compaction
+//! has met. The manifest names it before writers pass over its index, so that no opening takes the
+//! file for complete. An opening builds such an index from the rows, in a new file.
 //!
 //! Memory: pages share the pool's budget with cached blocks (`strandline_storage::pool`). The
 //! directory of the SSD cache ([`Settings::ssd_cache_memory_bytes`]) is taken from it while there
-//! is such a cache.
+//! is such a cache. Each index in levels takes a head ([`Settings::index_head_bytes`]) and the
+//! lists of its levels from it; its blocks are in the pool as other blocks are.
 //!
 //! Lock order: `files` is held only to look and to change.
 //!
+//! [`Settings::index_head_bytes`]: crate::Settings::index_head_bytes
 //! [`Settings::ssd_cache_memory_bytes`]: crate::Settings::ssd_cache_memory_bytes
 
 mod cache;
+mod levels;
 mod log;
 mod swept;
 
 pub(crate) use log::IndexRecord;
 
+use crate::catalog::index::IndexStorage;
+use crate::catalog::index_file::IndexFile;
 use crate::settings::Settings;
 use cache::Opening;
+use levels::LevelIndex;
 use log::IndexLog;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize as Counter; // counts bytes; no part of the protocol
+use std::sync::{Arc, Weak};
 use strandline_base::sync::{AtomicBool, AtomicU32, Mutex, Ordering};
-use strandline_base::{CommitTs, Error, Result, SqlState, StorageId};
+use strandline_base::{CommitTs, Error, ErrorKind, Result, SqlState, StorageId};
 use strandline_device::Device;
-use strandline_index::{PagedIndex, PagedIndexSettings, PartOrder};
-use strandline_storage::pages::{
-    PageFileId, PageSettings, PageStore, Redo, page_file_id, page_file_name,
-};
+use strandline_index::{AccessMethod, FdIndexSettings, PagedIndex, PagedIndexSettings, PartOrder};
+use strandline_storage::pages::{PageFileId, PageSettings, PageStore, Redo};
 use strandline_storage::pool::Pool;
 use strandline_storage::ssd_cache::SsdCache;
 use strandline_storage::wal::{Lsn, Wal};
@@ -52,11 +58,17 @@ use swept::SweptFrom;
 
 /// See the module's documentation.
 pub(crate) struct IndexFiles {
+    device: Arc<dyn Device>,
+    settings: Settings,
     pages: Arc<PageStore>,
     log: Arc<IndexLog>,
+    /// keeps blocks of levels that lookups read
+    pool: Arc<Pool>,
     /// files that were removed because the SSD cache was lost
     lost_with_cache: BTreeSet<PageFileId>,
     txns: Arc<TxnManager>,
+    /// what images of level files have to cover, as an opening finds it
+    wanted: Mutex<WantedLevels>,
     /// the next free number
     next: AtomicU32,
     files: Mutex<Files>,
@@ -72,33 +84,88 @@ pub(crate) struct IndexFiles {
 /// The files of the database.
 #[derive(Default)]
 struct Files {
-    /// by number how many indexes in memory have it
-    held: BTreeMap<PageFileId, usize>,
+    held: BTreeMap<IndexFile, Uses>,
     /// files that no opening uses again, and why
-    lost: BTreeMap<PageFileId, Error>,
+    lost: BTreeMap<IndexFile, Error>,
+}
+
+/// The uses of a file.
+#[derive(Default)]
+struct Uses {
+    /// how many indexes in memory have it
+    count: usize,
+    /// that index, if it is in levels
+    levels: Weak<LevelIndex>,
+}
+
+impl Files {
+    /// The indexes in levels, by number.
+    fn levels(&self) -> Vec<(IndexFile, Arc<LevelIndex>)> {
+        let held = self.held.iter();
+        held.filter_map(|(file, uses)| Some((*file, uses.levels.upgrade()?)))
+            .collect()
+    }
+}
+
+/// The entries of an index in a file, and the use of this file.
+pub(crate) type FileEntries = (Arc<dyn AccessMethod>, HeldFile);
+
+/// How much of the log images of level files have to cover: bytes and 1.
+#[derive(Default)]
+pub(crate) struct WantedLevels {
+    /// by number, as of the last checkpoint
+    pub known: BTreeMap<u32, u64>,
+    /// that of files that were made later
+    pub others: u64,
+}
+
+impl WantedLevels {
+    fn of(&self, number: u32) -> u64 {
+        self.known.get(&number).copied().unwrap_or(self.others)
+    }
 }
 
 /// The use of a file by an index in memory.
 pub(crate) struct HeldFile {
     files: Arc<IndexFiles>,
-    id: PageFileId,
+    id: IndexFile,
+    /// the index, if it is in levels
+    levels: Option<Arc<LevelIndex>>,
 }
 
 impl HeldFile {
-    /// The file's number.
-    pub fn id(&self) -> PageFileId {
+    /// The file.
+    pub fn id(&self) -> IndexFile {
         self.id
     }
 
     /// The file's length in bytes; 0 if it has been closed.
     pub fn bytes(&self) -> u64 {
-        self.files.pages.file_bytes(self.id).unwrap_or(0)
+        match (self.id, &self.levels) {
+            (IndexFile::Pages(id), _) => self.files.pages.file_bytes(id).unwrap_or(0),
+            (IndexFile::Levels(_), levels) => {
+                levels.as_ref().map_or(0, |levels| levels.file_bytes())
+            }
+        }
     }
 
-    /// Reads every page that is in use, and appends the first damage.
+    /// Reads every page that is in use, and appends the first damage. The check of an index in
+    /// levels reads its blocks itself.
     pub fn check(&self, damage: &mut Vec<String>) {
-        let checked = self.files.pages.check(self.id);
-        damage.extend(checked.err().map(|error| error.to_string()));
+        if let IndexFile::Pages(id) = self.id {
+            let checked = self.files.pages.check(id);
+            damage.extend(checked.err().map(|error| error.to_string()));
+        }
+    }
+
+    /// Makes the entries durable that the log does not have: those of an index in levels.
+    ///
+    /// # Errors
+    /// The device's and the log's.
+    pub fn store_unlogged(&self) -> Result<()> {
+        self.levels
+            .as_ref()
+            .map_or(Ok(()), |levels| levels.complete())
     }
 }
 
@@ -106,7 +173,7 @@ impl Drop for HeldFile {
     fn drop(&mut self) {
         let mut files = self.files.files.lock();
         if let Some(held) = files.held.get_mut(&self.id) {
-            *held = held.saturating_sub(1);
+            held.count = held.count.saturating_sub(1);
         }
     }
 }
@@ -119,14 +186,18 @@ pub(crate) struct Database<'a> {
     pub pair: Option<u128>,
     /// the last checkpoint went through an SSD cache
     pub was_cached: bool,
+    /// the frames of its blocks
+    pub pool: &'a Arc<Pool>,
 }
 
 /// The outcome of a checkpoint of the files.
 pub(crate) struct FilesCheckpoint {
-    /// replay of pages begins there, unless a file has failed
+    /// the replay of the files begins there, unless one has failed
     pub redo_from: Lsn,
-    /// files whose pages could not be stored, and that are to be tried again
-    pub failed: Vec<(PageFileId, Error)>,
+    /// files that could not be stored, and that are to be tried again
+    pub failed: Vec<(IndexFile, Error)>,
+    /// by number of level file how much of the log the newest image covers
+    pub levels: BTreeMap<u32, u64>,
 }
 
 impl IndexFiles {
@@ -138,15 +209,14 @@ impl IndexFiles {
         database: &Database<'_>,
         settings: &Settings,
         txns: &Arc<TxnManager>,
-        pool: &Arc<Pool>,
     ) -> Result<Arc<Self>> {
+        let taken_bytes = database.pool.taken_bytes();
         let log = Arc::new(IndexLog::default());
-        let taken_bytes = pool.taken_bytes();
         let opening = Opening {
             device: database.device.clone(),
             log: log.clone(),
             pages: PageSettings {
-                pool: pool.clone(),
+                pool: database.pool.clone(),
                 bytes_max: settings.index_page_bytes_max,
                 database_id: database.id,
             },
@@ -160,12 +230,16 @@ impl IndexFiles {
         };
         taken_bytes.fetch_add(directory_bytes, Ordering::Relaxed);
         Ok(Arc::new(Self {
+            device: database.device.clone(),
+            settings: settings.clone(),
             pages,
             log,
+            pool: database.pool.clone(),
             lost_with_cache,
             directory_bytes: Counter::new(directory_bytes),
             has_failing_steps: AtomicBool::new(false),
             txns: txns.clone(),
+            wanted: Mutex::default(),
             next: AtomicU32::new(1),
             files: Mutex::default(),
             swept: SweptFrom::default(),
@@ -204,6 +278,11 @@ impl IndexFiles {
         self.log.attach(wal);
     }
 
+    /// Recovery: the manifest has these positions.
+    pub fn recover_wanted(&self, wanted: WantedLevels) {
+        *self.wanted.lock() = wanted;
+    }
+
     /// The numbers below `next` have been used.
     pub fn raise_next(&self, next: u32) {
         self.next.fetch_max(next, Ordering::Relaxed);
@@ -228,7 +307,7 @@ impl IndexFiles {
         self.swept.recover(storage, from);
     }
 
-    /// By storage from when on indexes on pages have the entries of every version; absent: always.
+    /// By storage from when on indexes in files have the entries of every version; absent: always.
     /// Forgets the storages that are not kept.
     pub fn swept_from(&self, is_kept: impl Fn(StorageId) -> bool) -> BTreeMap<StorageId, CommitTs> {
         self.swept.retain(is_kept);
@@ -240,26 +319,44 @@ impl IndexFiles {
         self.log.take_logged()
     }
 
-    /// Removes the page files that are not `named` and opens the others. Returns the missing ones.
+    /// Removes the files that are not `named` and opens the others. Returns those that cannot be
+    /// opened.
     pub fn open(
         &self,
         device: &dyn Device,
-        named: &BTreeSet<PageFileId>,
-    ) -> Result<BTreeMap<PageFileId, Error>> {
+        named: &BTreeSet<IndexFile>,
+    ) -> Result<BTreeMap<IndexFile, Error>> {
         let found = device.list()?;
-        for id in found.iter().filter_map(|name| page_file_id(name)) {
-            self.raise_next(id.0.saturating_add(1));
+        for name in &found {
+            let Some(id) = IndexFile::of_name(name) else {
+                continue;
+            };
+            self.raise_next(id.number().saturating_add(1));
             if !named.contains(&id) {
-                self.pages.close_file(id);
-                device.remove(&page_file_name(id))?;
+                if let IndexFile::Pages(id) = id {
+                    self.pages.close_file(id);
+                }
+                device.remove(name)?;
             }
         }
         let mut missing = BTreeMap::new();
-        for id in named {
-            self.raise_next(id.0.saturating_add(1));
-            match self.pages.open_file(*id) {
-                Ok(()) => self.enter(*id, 0),
-                Err(error) => drop(missing.insert(*id, self.cause_of_loss(*id, error))),
+        for file in named {
+            self.raise_next(file.number().saturating_add(1));
+            match file {
+                IndexFile::Pages(id) => match self.pages.open_file(*id) {
+                    Ok(()) => self.enter(*file, 0),
+                    Err(error) => drop(missing.insert(*file, self.cause_of_loss(*id, error))),
+                },
+                // They are read when their index is opened.
+                IndexFile::Levels(_) => match missing_part(*file, &found) {
+                    None => self.enter(*file, 0),
+                    Some(error) => {
+                        for part in file.names().filter(|part| found.contains(part)) {
+                            device.remove(&part)?;
+                        }
+                        missing.insert(*file, error);
+                    }
+                },
             }
         }
         Ok(missing)
@@ -292,35 +389,68 @@ impl IndexFiles {
     /// An empty index in a new file, which is durable with its name on return.
     ///
     /// # Errors
-    /// Those of the device and of the log: 53100 on a full disk.
-    pub fn create(self: &Arc<Self>, parts: Vec<PartOrder>) -> Result<(PagedIndex, HeldFile)> {
+    /// Those of the device and of the log: 53100 on a full disk; 53200 for more indexes in levels
+    /// than memory allows; XX000 for an index in memory.
+    pub fn create(
+        self: &Arc<Self>,
+        storage: IndexStorage,
+        parts: Vec<PartOrder>,
+    ) -> Result<FileEntries> {
+        let head_bytes = match storage {
+            IndexStorage::Levels => self.new_head_bytes()?,
+            IndexStorage::Memory | IndexStorage::Pages => 0,
+        };
         let used = self.next.fetch_add(1, Ordering::Relaxed);
         if used == u32::MAX {
-            let what = "all numbers of page files have been used";
+            let what = "all numbers of files of indexes have been used";
             return Err(Error::invalid(SqlState::PROGRAM_LIMIT_EXCEEDED, what));
         }
-        let id = PageFileId(used);
+        let file = IndexFile::new(storage, used)
+            .ok_or_else(|| Error::internal("an index in memory has no file"))?;
         // From the first moment on it is in use: a checkpoint removes the others.
-        let held = self.hold(id);
-        let index = PagedIndex::create(self.pages.clone(), id, self.settings(parts))?;
-        Ok((index, held))
+        let mut held = self.hold(file);
+        match file {
+            IndexFile::Pages(id) => {
+                let settings = self.page_settings(parts);
+                let index = PagedIndex::create(self.pages.clone(), id, settings)?;
+                Ok((Arc::new(index), held))
+            }
+            IndexFile::Levels(id) => {
+                let settings = self.level_settings(parts, head_bytes);
+                let index = LevelIndex::create(&*self.device, &self.log, id, settings)?;
+                Ok((self.use_levels(&mut held, index), held))
+            }
+        }
     }
 
-    /// The index in an open file, as the replay of the log has left it.
+    /// The index in an open file. One on pages is as the replay of the log has left it, one in
+    /// levels is as of its newest image.
     ///
     /// # Errors
     /// XX001 if it is damaged; the failure that has closed the file.
     pub fn open_index(
         self: &Arc<Self>,
-        id: PageFileId,
+        file: IndexFile,
         parts: Vec<PartOrder>,
-    ) -> Result<(PagedIndex, HeldFile)> {
-        self.pages.check_usable(id)?;
-        let index = PagedIndex::open(self.pages.clone(), id, self.settings(parts))?;
-        Ok((index, self.hold(id)))
+    ) -> Result<FileEntries> {
+        match file {
+            IndexFile::Pages(id) => {
+                self.pages.check_usable(id)?;
+                let settings = self.page_settings(parts);
+                let index = PagedIndex::open(self.pages.clone(), id, settings)?;
+                Ok((Arc::new(index), self.hold(file)))
+            }
+            IndexFile::Levels(id) => {
+                let settings = self.level_settings(parts, self.opened_head_bytes());
+                let wanted = self.wanted.lock().of(id.0);
+                let index = LevelIndex::open(&*self.device, &self.log, (id, wanted), settings)?;
+                let mut held = self.hold(file);
+                Ok((self.use_levels(&mut held, index), held))
+            }
+        }
     }
 
-    fn settings(&self, parts: Vec<PartOrder>) -> PagedIndexSettings {
+    fn page_settings(&self, parts: Vec<PartOrder>) -> PagedIndexSettings {
         let txns = self.txns.clone();
         PagedIndexSettings {
             memory: self.taken_bytes.clone(),
@@ -328,18 +458,53 @@ impl IndexFiles {
         }
     }
 
-    fn hold(self: &Arc<Self>, id: PageFileId) -> HeldFile {
+    fn level_settings(&self, parts: Vec<PartOrder>, head_bytes: usize) -> FdIndexSettings {
+        let txns = self.txns.clone();
+        let mut settings = FdIndexSettings::new(parts, Arc::new(move || txns.oldest_snapshot()));
+        settings.memory = self.taken_bytes.clone();
+        settings.pool = self.pool.clone();
+        settings.tree.head_bytes = head_bytes;
+        settings.tree.head_blocks = levels::HEAD_BLOCKS;
+        settings.tree.batch_bytes = self.settings.index_batch_bytes();
+        settings
+    }
+
+    /// The head of an index that is opened beside those that definitions name.
+    fn opened_head_bytes(&self) -> usize {
+        let files = self.files.lock();
+        let held = files.held.keys();
+        let levels = held.filter(|file| matches!(file, IndexFile::Levels(_)));
+        self.settings.index_head_bytes(levels.count())
+    }
+
+    /// The head of another index.
+    ///
+    /// # Errors
+    /// 53200 if the heads would take more than the share of indexes.
+    fn new_head_bytes(&self) -> Result<usize> {
+        let levels = self.files.lock().levels();
+        let head_bytes = self.settings.index_head_bytes(levels.len() + 1);
+        let heads: usize = levels.iter().map(|(_, index)| index.head_bytes()).sum();
+        let limit = self.settings.index_bytes();
+        if heads + head_bytes <= limit {
+            return Ok(head_bytes);
+        }
+        let what = format!(
+            "the heads of {} indexes in levels take {heads} of the {limit} bytes that indexes may \
+             take",
+            levels.len()
+        );
+        let error = Error::new(ErrorKind::Unavailable, SqlState::OUT_OF_MEMORY, what);
+        Err(error.with_hint("Raise memory_bytes, or make the index with storage = 'pages'."))
+    }
+
+    fn hold(self: &Arc<Self>, id: IndexFile) -> HeldFile {
         self.enter(id, 1);
         HeldFile {
             files: self.clone(),
             id,
+            levels: None,
         }
-    }
-
-    /// Adds a file unless it is known, and so many indexes that have it.
-    fn enter(&self, id: PageFileId, uses: usize) {
-        let mut files = self.files.lock();
-        *files.held.entry(id).or_default() += uses;
     }
 
     /// Bytes that the files take from the cache's share, beside those of indexes: the directory of
@@ -353,60 +518,123 @@ impl IndexFiles {
         self.pages.write_back();
     }
 
-    /// Writes the changed pages of all files. Files that have been closed are lost from now on.
+    /// The index in levels of a held file.
+    fn use_levels(&self, held: &mut HeldFile, index: LevelIndex) -> Arc<dyn AccessMethod> {
+        let index = Arc::new(index);
+        if let Some(uses) = self.files.lock().held.get_mut(&held.id) {
+            uses.levels = Arc::downgrade(&index);
+        }
+        let entries = index.index.clone();
+        held.levels = Some(index);
+        entries
+    }
+
+    /// Adds a file unless it is known, and so many indexes that have it.
+    fn enter(&self, id: IndexFile, uses: usize) {
+        let mut files = self.files.lock();
+        files.held.entry(id).or_default().count += uses;
+    }
+
+    /// Writes the changed pages of all page files and the images of all indexes in levels. Files
+    /// that have been closed are lost from now on.
     ///
     /// # Errors
     /// Those of the log.
     pub fn checkpoint(&self) -> Result<FilesCheckpoint> {
+        // Before the images are gathered: they have the entries of every commit up to there.
         let (redo_from, failures) = self.pages.checkpoint_each()?;
         let mut failed = Vec::new();
         for (id, failure) in failures {
             match self.pages.check_usable(id) {
-                Ok(()) => failed.push((id, failure)),
+                Ok(()) => failed.push((IndexFile::Pages(id), failure)),
                 Err(cause) => {
                     self.pages.close_file(id);
-                    self.note_lost(id, cause);
+                    self.note_lost(IndexFile::Pages(id), cause);
                 }
             }
         }
-        Ok(FilesCheckpoint { redo_from, failed })
+        let (held, mut levels) = (self.files.lock().levels(), BTreeMap::new());
+        for (file, index) in held {
+            match (index.checkpoint(), index.check_usable()) {
+                (Ok(covers), _) => drop(levels.insert(file.number(), covers)),
+                (Err(failure), Ok(())) => failed.push((file, failure)),
+                (Err(_), Err(cause)) => self.note_lost(file, cause),
+            }
+        }
+        Ok(FilesCheckpoint {
+            redo_from,
+            failed,
+            levels,
+        })
+    }
+
+    /// Calls `each` for the indexes in levels that are not pausing, with their next steps of
+    /// compactions that are under way or due. The steps return whether there are more.
+    pub fn compact(
+        &self,
+        is_pausing: &dyn Fn(IndexFile) -> bool,
+        each: &mut dyn FnMut(IndexFile, &dyn Fn() -> Result<bool>),
+    ) {
+        let levels = self.files.lock().levels();
+        for (file, index) in levels {
+            if !is_pausing(file) && index.check_usable().is_ok() {
+                each(file, &|| index.compact());
+            }
+        }
     }
 
     /// Closes a file that is about to be removed.
-    pub fn forget(&self, id: PageFileId) {
-        self.pages.close_file(id);
+    pub fn forget(&self, id: IndexFile) {
+        if let IndexFile::Pages(id) = id {
+            self.pages.close_file(id);
+        }
+    }
+
+    /// Removes a file; one of several parts as far as it is there.
+    fn remove(&self, id: IndexFile) -> Result<()> {
+        match id {
+            IndexFile::Pages(id) => self.pages.drop_file(id),
+            IndexFile::Levels(id) => levels::remove(&*self.device, id),
+        }
     }
 
     /// No opening uses this file again.
-    pub fn note_lost(&self, id: PageFileId, cause: Error) {
+    pub fn note_lost(&self, id: IndexFile, cause: Error) {
         self.files.lock().lost.insert(id, cause);
     }
 
     /// The files that no opening uses again, and why.
-    pub fn lost(&self) -> BTreeMap<PageFileId, Error> {
+    pub fn lost(&self) -> BTreeMap<IndexFile, Error> {
         self.files.lock().lost.clone()
     }
 
     /// Whether there are files that no index in memory has.
     pub fn has_unused(&self) -> bool {
         let files = self.files.lock();
-        !files.lost.is_empty() || files.held.values().any(|held| *held == 0)
+        !files.lost.is_empty() || files.held.values().any(|uses| uses.count == 0)
     }
 
     /// Removes the files that no index in memory has and that are not `named`. One that cannot be
     /// removed is removed by the next opening.
-    pub fn remove_unused(&self, named: &BTreeSet<PageFileId>) {
+    pub fn remove_unused(&self, named: &BTreeSet<IndexFile>) {
         let mut files = self.files.lock();
         let unused = files
             .held
-            .extract_if(.., |id, held| *held == 0 && !named.contains(id));
-        let unused: Vec<PageFileId> = unused.map(|(id, _)| id).collect();
+            .extract_if(.., |id, uses| uses.count == 0 && !named.contains(id));
+        let unused: Vec<IndexFile> = unused.map(|(id, _)| id).collect();
         files.lost.retain(|id, _| named.contains(id));
         drop(files);
         for id in unused {
-            let _ = self.pages.drop_file(id);
+            let _ = self.remove(id);
         }
     }
+}
+
+/// The error of a file of which a part is not among the names.
+fn missing_part(file: IndexFile, names: &[String]) -> Option<Error> {
+    let part = file.names().find(|part| !names.contains(part))?;
+    let what = format!("file \"{part}\" does not exist");
+    Some(Error::invalid(SqlState::UNDEFINED_FILE, what))
 }
 
 #[cfg(all(test, not(shuttle)))]

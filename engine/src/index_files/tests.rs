@@ -7,6 +7,10 @@ use strandline_storage::wal::WalSettings;
 
 /// The files of an empty device, and the pool whose memory they share.
 fn files() -> (Arc<dyn Device>, Arc<IndexFiles>, Arc<Pool>) {
+    files_with(Settings::default())
+}
+
+fn files_with(settings: Settings) -> (Arc<dyn Device>, Arc<IndexFiles>, Arc<Pool>) {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new());
     let txns = TxnManager::new(Arc::new(ManualClock::new(1)), CommitTs(1));
     let pool = Pool::new(1 << 20);
@@ -15,25 +19,30 @@ fn files() -> (Arc<dyn Device>, Arc<IndexFiles>, Arc<Pool>) {
         id: 1,
         pair: None,
         was_cached: false,
+        pool: &pool,
     };
-    let files = IndexFiles::new(&database, &Settings::default(), &txns, &pool);
+    let files = IndexFiles::new(&database, &settings, &txns);
     let files = files.expect("no files");
-    let settings = WalSettings {
+    let log_settings = WalSettings {
         segment_bytes: 1 << 16,
     };
-    let wal = Wal::create(device.clone(), settings, 1).expect("a log");
+    let wal = Wal::create(device.clone(), log_settings, 1).expect("a log");
     files.attach(&Arc::new(wal));
     (device, files, pool)
 }
 
-fn create(files: &Arc<IndexFiles>) -> (PagedIndex, HeldFile) {
-    files.create(vec![PartOrder::default()]).expect("a file")
+fn create(files: &Arc<IndexFiles>) -> FileEntries {
+    create_as(files, IndexStorage::Pages).expect("a file")
+}
+
+fn create_as(files: &Arc<IndexFiles>, storage: IndexStorage) -> Result<FileEntries> {
+    files.create(storage, vec![PartOrder::default()])
 }
 
 fn ids(device: &dyn Device) -> Vec<u32> {
     let names = device.list().expect("names");
-    let ids = names.iter().filter_map(|name| page_file_id(name));
-    ids.map(|id| id.0).collect()
+    let files = names.iter().filter_map(|name| IndexFile::of_name(name));
+    files.map(IndexFile::number).collect()
 }
 
 #[test]
@@ -77,4 +86,100 @@ fn a_lost_file_is_told_as_long_as_it_is_named() {
     assert!(files.lost().contains_key(&held.id()) && files.has_unused());
     files.remove_unused(&BTreeSet::new());
     assert!(files.lost().is_empty() && !files.has_unused());
+}
+
+/// Each index in levels takes its head, and is removed with all its files.
+#[test]
+fn the_memory_of_levels_is_taken_while_they_are_in_use() {
+    let (device, files, pool) = files();
+    let taken = pool.taken_bytes();
+    let head_bytes = Settings::default().index_head_bytes(2);
+    let both = [(); 2].map(|()| create_as(&files, IndexStorage::Levels).expect("a file"));
+    assert_eq!(ids(&*device), [1, 1, 1, 2, 2, 2]);
+    assert!((2 * head_bytes..3 * head_bytes).contains(&taken.load(Ordering::Relaxed)));
+    drop(both);
+    assert_eq!(taken.load(Ordering::Relaxed), 0);
+    files.remove_unused(&BTreeSet::new());
+    assert_eq!(ids(&*device), [0; 0]);
+}
+
+/// The heads of all indexes in levels stay within the share of indexes.
+#[test]
+fn more_heads_than_memory_allows_are_refused() {
+    let settings = Settings {
+        memory_bytes: Settings::MEMORY_BYTES_MIN,
+        ..Settings::default()
+    };
+    let (_, files, pool) = files_with(settings.clone());
+    let taken = pool.taken_bytes();
+    let mut all = Vec::new();
+    let refusal = loop {
+        match create_as(&files, IndexStorage::Levels) {
+            Ok(index) => all.push(index),
+            Err(refusal) => break refusal,
+        }
+    };
+    assert_eq!(refusal.sqlstate(), SqlState::OUT_OF_MEMORY, "{refusal}");
+    assert!(
+        refusal
+            .hint()
+            .is_some_and(|hint| hint.contains("memory_bytes"))
+    );
+    assert!((32..200).contains(&all.len()), "{}", all.len());
+    let held: usize = all.iter().map(|(index, _)| index.memory_bytes()).sum();
+    assert!(taken.load(Ordering::Relaxed) <= settings.index_bytes() + held);
+    all.pop();
+    assert!(create_as(&files, IndexStorage::Levels).is_ok());
+}
+
+/// An older image that lacks entries is not taken for the newest one, nor one of an index that was
+/// still being filled.
+#[test]
+fn an_image_has_to_cover_what_the_manifest_wants() {
+    let (device, files, _) = files();
+    let (index, held) = create_as(&files, IndexStorage::Levels).expect("a file");
+    let (file, parts) = (held.id(), || vec![PartOrder::default()]);
+    let unfilled = files.open_index(file, parts()).err().expect("unfilled");
+    assert_eq!(unfilled.sqlstate(), SqlState::DATA_CORRUPTED, "{unfilled}");
+    held.store_unlogged().expect("complete");
+    assert!(files.open_index(file, parts()).is_ok());
+    let key = index.encode(&[strandline_base::Value::BigInt(7)]);
+    files
+        .log
+        .append_swept(StorageId(1), CommitTs(5))
+        .expect("a record");
+    index.add(&key, strandline_base::RowId(9)).expect("added");
+    let checkpoint = files.checkpoint().expect("checkpoint");
+    let covers = checkpoint.levels[&file.number()];
+    assert!(covers >= checkpoint.redo_from.0 && covers > 0);
+    let wants = |position| {
+        files.recover_wanted(WantedLevels {
+            known: BTreeMap::from([(file.number(), position)]),
+            others: 0,
+        });
+        files.open_index(file, parts())
+    };
+    let (found, _) = wants(covers).expect("covered");
+    assert_eq!(found.len(), 1);
+    let error = wants(covers + 1).err().expect("not covered");
+    assert!(error.message().contains("levels-00000001"), "{error}");
+    // Of two images the newer one is damaged.
+    let newest = file_of_newest_image(&*device);
+    newest.write_all_at(b"damage", 60).expect("damaged");
+    assert!(wants(covers).is_err());
+    // An index that has not changed since is not written again.
+    let generation = checkpoint.levels;
+    assert_eq!(files.checkpoint().expect("again").levels, generation);
+}
+
+/// The image file with the higher generation.
+fn file_of_newest_image(device: &dyn Device) -> Arc<dyn strandline_device::File> {
+    let images = ["levels-00000001-image0", "levels-00000001-image1"];
+    let images = images.map(|name| device.open(name).expect("an image"));
+    let generation = |file: &Arc<dyn strandline_device::File>| {
+        let mut bytes = [0; 8];
+        file.read_exact_at(&mut bytes, 8).expect("read");
+        u64::from_le_bytes(bytes)
+    };
+    images.into_iter().max_by_key(generation).expect("two")
 }

@@ -77,6 +77,7 @@ impl Db {
         self.retention.note(self.stable());
         self.lend_to_tails();
         self.index_files.write_back();
+        self.make_level_steps();
         self.make_cache_steps();
         self.make_block_cache_steps();
         let from = self.elapsed_us();

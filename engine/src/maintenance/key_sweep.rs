@@ -16,7 +16,7 @@
 //! # Why no entry is lost
 //!
 //! An update writes its record first and then enters the row's new key, which an earlier version of
-//! the row may have entered already. An insertion does the same in an index on pages, which may
+//! the row may have entered already. An insertion does the same in an index in a file, which may
 //! have the entry of a row that a crash has ended and whose place the new row takes. A sweep loads
 //! the stable timestamp, reads which keys the row's versions need, and compares the row's entries
 //! with them. History is read without any lock.
@@ -79,7 +79,7 @@ impl Db {
             }
             let (ranges, indexes) = (store.ranges(), store.indexes());
             for key in indexes.iter().filter(|key| key.is_usable()) {
-                let work = key.page_file().map(Work::SweepIndex);
+                let work = key.file().map(Work::SweepIndex);
                 if work.is_some_and(|work| self.pausing_failure(store, work, all).is_some()) {
                     continue;
                 }
@@ -100,9 +100,9 @@ impl Db {
         any
     }
 
-    /// Notes how reading the entries of an index on pages ended. `swept`: whether any were read.
+    /// Notes how reading the entries of an index in a file ended. `swept`: whether any were read.
     fn note_sweep(&self, store: &Store, key: &Arc<StoredIndex>, swept: Result<bool>) {
-        let Some(work) = key.page_file().map(Work::SweepIndex) else {
+        let Some(work) = key.file().map(Work::SweepIndex) else {
             return;
         };
         match swept {
@@ -164,7 +164,7 @@ impl Db {
             return Ok(false);
         }
         let horizon = self.horizon_from(store, kept_from);
-        if key.page_file().is_some() {
+        if key.file().is_some() {
             self.index_files.announce_sweep(store.id(), kept_from)?;
         }
         let gone = gone_rows(ranges, done, &horizon);

@@ -14,6 +14,7 @@ mod effort;
 mod health;
 mod horizons;
 mod key_sweep;
+mod level_steps;
 mod log_writer;
 mod opened_entries;
 mod outcome;
@@ -61,8 +62,19 @@ impl Db {
             .spawn(move || log_writer::run(&wal))
             .map_err(|e| Error::io("starting the thread that writes the log", &e))?;
         self.maintenance.state.lock().log_writer = Some(thread);
+        self.start_level_steps()?;
         self.start_cache_steps()?;
         self.start_block_cache_steps()
+    }
+
+    fn start_level_steps(self: &Arc<Self>) -> Result<()> {
+        let (db, maintenance) = (Arc::downgrade(self), self.maintenance.clone());
+        let thread = std::thread::Builder::new()
+            .name("strandline-levels".into())
+            .spawn(move || level_steps::run(&db, &maintenance))
+            .map_err(|e| Error::io("starting the thread of indexes in levels", &e))?;
+        self.maintenance.state.lock().level_steps = Some(thread);
+        Ok(())
     }
 
     fn start_cache_steps(&self) -> Result<()> {
@@ -146,6 +158,7 @@ impl Db {
         {
             let _ = thread.join();
         }
+        self.end_level_steps();
         self.end_cache_steps();
         let result = self.checkpoint(false).map(|_| ());
         self.end_block_cache_steps();

@@ -1,4 +1,4 @@
-//! The entries that an index on pages had when the database was opened: each is compared with its
+//! The entries that an index in a file had when the database was opened: each is compared with its
 //! row once.
 //!
 //! Such an index may have entries that nothing in memory tells of: of rows that left a key before

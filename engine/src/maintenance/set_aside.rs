@@ -129,15 +129,18 @@ impl Db {
 
     /// Whether every index that the work is about has been dropped since.
     fn is_over(&self, storage: StorageId, work: Work) -> bool {
-        if !matches!(work, Work::BuildIndexes | Work::SweepIndex(_)) {
+        if !matches!(
+            work,
+            Work::BuildIndexes | Work::SweepIndex(_) | Work::CompactIndex(_)
+        ) {
             return false;
         }
         let Ok(store) = self.any_store(storage) else {
             return true;
         };
-        if let Work::SweepIndex(file) = work {
+        if let Work::SweepIndex(file) | Work::CompactIndex(file) = work {
             let mut indexes = store.indexes().into_iter();
-            return indexes.all(|index| index.page_file() != Some(file) || !index.is_usable());
+            return indexes.all(|index| index.file() != Some(file) || !index.is_usable());
         }
         let catalog = self.catalog();
         let table = catalog.tables.values().find(|t| t.storage == storage);

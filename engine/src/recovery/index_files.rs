@@ -1,32 +1,38 @@
-//! Opening the indexes on pages.
+//! Opening the indexes in files.
 //!
 //! 1. The files that the newest catalog does not name for a finished index are removed, the others
 //!    are opened.
 //! 2. The log's records of pages are replayed. They lie from the position of the last checkpoint of
 //!    the files on, and are durable: opening the log has seen to that. The pages that they change
 //!    are read ahead, if they have left memory since their image.
-//! 3. An index has the entries of its file. An index whose file is missing, lost or damaged is
-//!    built from the rows, in a new file.
+//! 3. An index has the entries of its file. An index in levels gets those of the noted rows again
+//!    (`noted_rows`). An index whose file is missing, lost or damaged is built from the rows, in a
+//!    new file.
 //! 4. A transaction makes the definitions name the files that are in use. Only after it may there
 //!    be writers, so no definition names a file that writers have passed over. Without room for it
 //!    these files are removed, and a definition names a file that is missing.
+//!
+//! The rows of a table that cannot be restored cannot be noted for a later opening. So the table's
+//! indexes in levels are lost, and built by the opening that restores it.
 
 use super::page_records::PageRecords;
 use super::restore::Recovery;
 use crate::catalog::index::IndexDef;
+use crate::catalog::index_file::IndexFile;
 use crate::catalog::{Catalog, TableDef};
 use crate::db::Db;
 use crate::expressions::RowExpressions;
+use crate::index_files::WantedLevels;
 use crate::maintenance::reserve::is_full_disk;
 use crate::manifest_state::ManifestState;
 use crate::settings::TxnOptions;
-use crate::store::index_build::{Unobserved, fill};
+use crate::store::index_build::{Unobserved, fill, refill};
 use crate::store::{Store, StoredIndex};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use strandline_base::{Error, Result};
 use strandline_device::Device;
-use strandline_storage::pages::{PageFileId, file_of_record, page_file_name};
+use strandline_storage::pages::file_of_record;
 use strandline_storage::wal::{Lsn, Wal};
 use strandline_txn::StartWord;
 use tracing::{error, warn};
@@ -43,6 +49,10 @@ impl Recovery {
         files.attach(wal);
         let known = state.index_files.clone().unwrap_or_default();
         files.raise_next(known.next);
+        files.recover_wanted(WantedLevels {
+            known: known.levels,
+            others: state.indexes_from().saturating_add(1),
+        });
         for (storage, from) in &known.swept_from {
             files.recover_sweep(*storage, *from);
         }
@@ -54,21 +64,20 @@ impl Recovery {
         }
         let newest = self.database.catalogs.last();
         let mut named =
-            newest.map_or_else(BTreeSet::new, |(_, newest)| newest.finished_page_files());
-        for file in named.extract_if(.., |file| known.lost.contains(&file.0)) {
-            let what = "its pages could not be stored before the database was closed";
-            files.note_lost(file, Error::corrupt(page_file_name(file), what));
+            newest.map_or_else(BTreeSet::new, |(_, newest)| newest.finished_index_files());
+        for file in named.extract_if(.., |file| known.lost.contains(&file.number())) {
+            let what = "its entries could not be stored before the database was closed";
+            files.note_lost(file, Error::corrupt(file.name(), what));
         }
         for (file, failure) in files.open(device, &named)? {
             let index = newest.map_or_else(String::new, |(_, newest)| newest.index_of_file(file));
             error!(
-                file = file.0,
-                index,
-                "a page file cannot be opened, and its index is built from the rows: {failure}"
+                file = file.name(),
+                index, "a file cannot be opened, and its index is built from the rows: {failure}"
             );
             named.remove(&file);
         }
-        self.page_files = named;
+        self.index_files = named;
         let records = std::mem::replace(&mut self.page_records, PageRecords::new(Lsn(0), 0));
         let mut redo = files.redo();
         records.visit(wal, &mut |end, record| {
@@ -81,48 +90,77 @@ impl Recovery {
         Ok(())
     }
 
-    fn opened(&self, file: Option<u32>) -> Option<PageFileId> {
-        let file = file.map(PageFileId);
-        file.filter(|file| self.page_files.contains(file))
+    fn opened(&self, def: &IndexDef) -> Option<IndexFile> {
+        let file = def.file();
+        file.filter(|file| self.index_files.contains(file))
     }
 
-    /// Step 3 of a secondary index. None: it is to be built.
+    /// Adds the entries of noted rows to an index that has been opened. How many rows there were.
+    fn enter_noted(&self, store: &Store, index: &StoredIndex) -> Result<u64> {
+        match index.file() {
+            Some(IndexFile::Levels(_)) => refill(store, index, self.noted_rows.of(store.id())),
+            _ => Ok(0),
+        }
+    }
+
+    /// Loses the indexes in levels of a table that cannot be restored.
+    pub(super) fn give_up_levels(&self, table: &TableDef) {
+        let files = table.readable_indexes().filter_map(|def| self.opened(def));
+        for file in files.filter(|file| matches!(file, IndexFile::Levels(_))) {
+            let what = "it lacks entries, since its table could not be restored";
+            let files = &self.database.index_files;
+            files.note_lost(file, Error::corrupt(file.name(), what));
+        }
+    }
+
+    /// Step 3 of a secondary index, with the number of rows that were entered again. None: it is to
+    /// be built.
     pub(super) fn secondary_of_file(
         &self,
         table: &TableDef,
         def: &IndexDef,
         store: &Store,
         expressions: Option<&dyn RowExpressions>,
-    ) -> Option<Arc<StoredIndex>> {
-        let file = self.opened(def.page_file).filter(|_| def.is_on_pages())?;
+    ) -> Option<(Arc<StoredIndex>, u64)> {
+        let file = self.opened(def)?;
         let index = StoredIndex::secondary_of_file(table, def, store, (file, expressions));
-        index.map_err(|cause| note_unopened(&def.name, &cause)).ok()
+        let opened = index.and_then(|index| {
+            let entered = self.enter_noted(store, &index)?;
+            Ok((index, entered))
+        });
+        opened
+            .map_err(|cause| note_unopened(&def.name, &cause))
+            .ok()
     }
 
-    /// Step 3 of a constraint's index, of which `key` is one in memory.
-    pub(super) fn key_on_pages(
+    /// Step 3 of a constraint's index, of which `key` is one in memory. Returns the number of rows
+    /// that were entered again.
+    pub(super) fn key_in_file(
         &self,
         table: &TableDef,
         key: &StoredIndex,
         store: &Arc<Store>,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let mut defs = table.ordered_defs(&key.columns);
-        let def = defs.find(|def| self.opened(def.page_file).is_some());
+        let def = defs.find(|def| self.opened(def).is_some());
         if let Some(def) = def
-            && let Some(file) = self.opened(def.page_file)
+            && let Some(file) = self.opened(def)
         {
-            match StoredIndex::key_of_file(table, &key.columns, store, file) {
-                Ok(index) => {
-                    store.put_index(index);
-                    return Ok(());
-                }
+            let index = StoredIndex::key_of_file(table, &key.columns, store, file);
+            let opened = index.and_then(|index| {
+                let entered = self.enter_noted(store, &index)?;
+                store.put_index(index);
+                Ok(entered)
+            });
+            match opened {
+                Ok(entered) => return Ok(entered),
                 Err(cause) => note_unopened(&def.name, &cause),
             }
         }
         let index = StoredIndex::of_key(table, &key.columns, store)?;
         fill(store, &index, StartWord(0), self.threads, &Unobserved)?;
         store.put_index(index);
-        Ok(())
+        Ok(0)
     }
 }
 
@@ -130,7 +168,7 @@ fn note_unopened(index: &str, cause: &Error) {
     error!(
         index,
         sqlstate = cause.sqlstate().0,
-        "the page file of an index cannot be used, and the index is built from the rows: {cause}"
+        "the file of an index cannot be used, and the index is built from the rows: {cause}"
     );
 }
 
@@ -154,7 +192,7 @@ impl Db {
             Err(error) if is_full_disk(&error) => {
                 self.give_up_reserve();
                 warn!(
-                    "the disk is full: indexes on pages that this opening has built, or could not \
+                    "the disk is full: indexes in files that this opening has built, or could not \
                      build, are built again by the next one: {error}"
                 );
                 Ok(())
@@ -165,7 +203,7 @@ impl Db {
 
     fn commit_file_names(self: &Arc<Self>) -> Result<()> {
         let txn = self.begin(TxnOptions::default())?;
-        txn.change_catalog(&mut |catalog| self.name_page_files(None, catalog))?;
+        txn.change_catalog(&mut |catalog| self.name_index_files(None, catalog))?;
         txn.commit().map(|_| ())
     }
 
@@ -173,14 +211,13 @@ impl Db {
     fn remove_passed_over(&self) -> Result<()> {
         let catalog = self.catalog();
         let mut renamed = Catalog::clone(&catalog);
-        self.name_page_files(None, &mut renamed)?;
-        let named = renamed.page_files();
+        self.name_index_files(None, &mut renamed)?;
+        let named = renamed.index_files();
         self.index_files.remove_unused(&named);
         let found = self.device().list()?;
-        for file in catalog.page_files().difference(&named) {
-            let name = page_file_name(*file);
-            if found.contains(&name) {
-                self.index_files.forget(*file);
+        for file in catalog.index_files().difference(&named) {
+            self.index_files.forget(*file);
+            for name in file.names().filter(|name| found.contains(name)) {
                 self.device().remove(&name)?;
             }
         }

@@ -7,7 +7,7 @@
 //! are done by several threads, each range by one of them, so that the records of one row stay in
 //! order and the result is the same for any number of threads; catalog changes are barriers.
 //!
-//! The page files of indexes are replayed when the log has been read: the newest definitions tell
+//! The files of indexes are replayed when the log has been read: the newest definitions tell
 //! which there are, and the log's records must be durable by then (see [`index_files`]).
 //!
 //! A fault of one table's files stays with that table (see [`restore`]): the database opens.
@@ -16,6 +16,7 @@
 
 mod block_cache;
 mod index_files;
+mod noted_rows;
 mod page_records;
 mod parallel;
 mod progress;
@@ -226,8 +227,9 @@ fn index_files(
         id: tied.database_id,
         pair: tied.pair,
         was_cached: known.is_some_and(|files| files.is_cached),
+        pool: &shared.pool,
     };
-    IndexFiles::new(&database, &options.settings, &shared.txns, &shared.pool)
+    IndexFiles::new(&database, &options.settings, &shared.txns)
 }
 
 /// The recovered state a database starts with.

@@ -5,10 +5,13 @@
 //! last checkpoint, and its part of the log is kept (`maintenance::checkpoint`), so nothing is
 //! lost. An index that cannot be built is unusable. All other tables are opened.
 
+use super::noted_rows::NotedRows;
 use super::page_records::PageRecords;
 use super::parallel::in_parallel;
 use super::progress::RecoveryProgress;
+use crate::catalog::TableDef;
 use crate::catalog::index::{IndexDef, IndexState, IndexStorage};
+use crate::catalog::index_file::IndexFile;
 use crate::db::set_aside::Work;
 use crate::db::{RecoveryReport, Restored};
 use crate::expressions::RowExpressions;
@@ -20,12 +23,12 @@ use crate::settings::Settings;
 use crate::store::index_build::{Unobserved, fill, slots};
 use crate::store::{Store, StoredIndex, StoredRange};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use strandline_base::{CommitTs, Error, Result, StorageId};
 use strandline_device::Device;
 use strandline_storage::file::data_file::data_file_id;
 use strandline_storage::kept_log::{kept_log_id, kept_log_name, read_kept_log};
-use strandline_storage::pages::PageFileId;
 use strandline_storage::run::run_file_id;
 use strandline_storage::wal::Lsn;
 use strandline_txn::StartWord;
@@ -64,8 +67,10 @@ pub(super) struct Recovery {
     pub page_records: PageRecords,
     /// the end of the log's last record that was read
     read_through: Lsn,
-    /// the page files that could be opened
-    pub page_files: BTreeSet<PageFileId>,
+    /// rows whose entries are added to indexes in levels again
+    pub noted_rows: NotedRows,
+    /// the files of indexes that could be opened
+    pub index_files: BTreeSet<IndexFile>,
 }
 
 /// Restores a part of `store`, unless another part of it has failed; a failure or a panic closes it
@@ -106,9 +111,10 @@ impl Recovery {
             progress,
             report: RecoveryReport::default(),
             failures: Vec::new(),
-            page_records: PageRecords::new(Lsn(state.pages_from()), settings.memory_bytes),
+            page_records: PageRecords::new(Lsn(state.indexes_from()), settings.memory_bytes),
             read_through: Lsn(state.replay_from()),
-            page_files: BTreeSet::new(),
+            noted_rows: NotedRows::new(Lsn(state.indexes_from()), settings.memory_bytes),
+            index_files: BTreeSet::new(),
         };
         recovery.report.threads = recovery.threads as u64;
         for (id, storage) in &state.storages {
@@ -218,13 +224,18 @@ impl Recovery {
         self.report.log_records += 1;
         self.progress.replayed(end, &self.report);
         let is_covered = ts <= self.checkpoint_ts;
-        if is_covered && self.kept_through.values().all(|through| ts <= *through) {
+        let (is_noted, mut kept) = (self.noted_rows.wants(end), self.kept_through.values());
+        if is_covered && !is_noted && kept.all(|through| ts <= *through) {
             return Ok(());
         }
         let commit = Commit { ts, place: &place };
         // The catalog of a transaction holds for its rows as well.
         operations.sort_by_key(|redo| redo.operation.scope() != Scope::Definitions);
         for redo in operations {
+            if is_noted {
+                let versions = &self.database.catalogs;
+                self.noted_rows.note(&redo.operation, versions);
+            }
             if ts > self.kept_through(redo.operation.scope()) {
                 self.replay_operation(&commit, redo)?;
             }
@@ -303,6 +314,9 @@ impl Recovery {
         }
         for (id, store) in &self.database.stores {
             if let Err(failure) = store.check_restored() {
+                if let Some(table) = self.database.newest_with(*id) {
+                    self.give_up_levels(table);
+                }
                 self.failures.push((*id, Work::Restore, failure));
                 store.forget_records();
                 continue;
@@ -310,12 +324,16 @@ impl Recovery {
             store.finish_recovery();
             let table = self.database.newest_with(*id);
             for key in store.keys().iter() {
-                let filled = set_aside::contained(|| match table {
-                    Some(table) if table.pages_key(&key.columns) => {
-                        self.key_on_pages(table, key, store)
+                let is_in_file =
+                    |table: &&Arc<TableDef>| !table.storage_of_key(&key.columns).is_memory();
+                let filled = set_aside::contained(|| match table.filter(is_in_file) {
+                    Some(table) => self.key_in_file(table, key, store),
+                    None => {
+                        fill(store, key, StartWord(0), self.threads, &Unobserved)?;
+                        Ok(0)
                     }
-                    _ => fill(store, key, StartWord(0), self.threads, &Unobserved),
                 });
+                self.report.entered_rows += filled.as_ref().unwrap_or(&0);
                 if let Err(failure) = filled {
                     let failure = unusable(failure, &self.database.key_name(*id, &key.columns));
                     store.put_index(key.made_unusable(store, failure.clone()));
@@ -344,23 +362,25 @@ impl Recovery {
                             storage: IndexStorage::Memory,
                             ..IndexDef::clone(def)
                         };
-                        return StoredIndex::secondary(table, &def, store, expressions);
+                        let index = StoredIndex::secondary(table, &def, store, expressions)?;
+                        return Ok((index, 0));
                     }
-                    if let Some(index) = self.secondary_of_file(table, def, store, expressions) {
-                        return Ok(index);
+                    if let Some(opened) = self.secondary_of_file(table, def, store, expressions) {
+                        return Ok(opened);
                     }
                     let index = StoredIndex::secondary(table, def, store, expressions)?;
                     let building = self.progress.building(table, def, slots(store));
                     fill(store, &index, StartWord(0), self.threads, &building)?;
-                    Ok(index)
+                    Ok((index, 0))
                 });
-                let index = built.unwrap_or_else(|failure| {
+                let (index, entered) = built.unwrap_or_else(|failure| {
                     let failure = unusable(failure, &format!("index \"{}\"", def.name));
                     let id = table.storage;
                     self.failures
                         .push((id, Work::BuildIndexes, failure.clone()));
-                    StoredIndex::unusable_secondary(def, store, failure)
+                    (StoredIndex::unusable_secondary(def, store, failure), 0)
                 });
+                self.report.entered_rows += entered;
                 store.put_index(index);
             }
         }

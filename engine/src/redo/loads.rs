@@ -50,6 +50,11 @@ impl OtherOperation for Load {
         columns.chain(entry.meta).map(|(file, ..)| file).collect()
     }
 
+    fn loaded_range(&self) -> Option<RangeNo> {
+        let loaded = serde_json::from_slice::<(RangeNo, RangeEntry)>(&self.range);
+        loaded.ok().map(|(no, _)| no) // the replay refuses another one
+    }
+
     fn restore(&self, commit: &Commit<'_>, database: &mut Restoration) -> Result<()> {
         let (no, mut entry): (RangeNo, RangeEntry) =
             serde_json::from_slice(&self.range).map_err(|e| {

@@ -27,7 +27,7 @@ pub(crate) use rows::{RowOperation, put_change, put_insert};
 use std::fmt::Debug;
 use std::ops::Range;
 use strandline_base::bytes::{ByteReader, PutBytes};
-use strandline_base::{CommitTs, Error, Result, RowId, StorageId};
+use strandline_base::{CommitTs, Error, RangeNo, Result, RowId, StorageId};
 
 const VERSION: u8 = 2;
 const TS_AT: std::ops::Range<usize> = 1..9;
@@ -95,6 +95,10 @@ pub(crate) trait OtherOperation: Debug + Send + Sync {
     fn data_files(&self) -> Vec<u64> {
         Vec::new()
     }
+    /// The range that the operation loads.
+    fn loaded_range(&self) -> Option<RangeNo> {
+        None
+    }
     /// Applies the operation again. Earlier operations that it depends on have been restored.
     fn restore(&self, commit: &Commit<'_>, database: &mut Restoration) -> Result<()>;
 }
@@ -148,6 +152,14 @@ impl Operation {
         match self {
             Self::Row(row) => Scope::Row(row.storage, row.row),
             Self::Other(other) => other.scope(),
+        }
+    }
+
+    /// The range that the operation loads.
+    pub fn loaded_range(&self) -> Option<RangeNo> {
+        match self {
+            Self::Row(_) => None,
+            Self::Other(other) => other.loaded_range(),
         }
     }
 

@@ -60,7 +60,7 @@ impl Restoration {
     }
 
     /// Creates the storages of tables that are new or changed in a catalog version. Later versions
-    /// have at least the columns of earlier ones. Indexes on pages are opened later, when the
+    /// have at least the columns of earlier ones. Indexes in files are opened later, when the
     /// newest definitions are known.
     pub fn adopt<'a>(&mut self, tables: impl Iterator<Item = &'a Arc<TableDef>>) {
         for table in tables {

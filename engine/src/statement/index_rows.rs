@@ -87,7 +87,7 @@ impl Statement {
         index.is_ok_and(|index| index.is_some_and(|index| index.is_usable()))
     }
 
-    /// Entries of an index, and the bytes of its memory or of its page file.
+    /// Entries of an index, and the bytes of its memory or of its file.
     pub fn index_size(&self, table: &TableDef, index: IndexId) -> Result<(usize, usize)> {
         let store = self.txn.db().store(table.storage)?;
         let index = readable_index(&store, table, index)?;

@@ -1,4 +1,5 @@
-//! Filling an index from the rows: at open, when a constraint is added, for CREATE INDEX.
+//! Filling an index from the rows: at open, when a constraint is added, for CREATE INDEX. An index
+//! in levels gets the entries of some rows again when it is opened.
 //!
 //! A build adds an entry for every key that a row has, or had within the retention. Writers may run
 //! meanwhile. They enter their own changes, and the build leaves uncommitted changes to them. An
@@ -76,6 +77,52 @@ pub(crate) fn fill(
     });
     index.index.expect_entries(0);
     outcome
+}
+
+/// Adds the entries of the noted rows that `index` lacks, for every version that they have: ranges
+/// in ascending order, each with its rows; None: all of them. How many rows there were. Nobody else
+/// uses the index yet.
+pub(crate) fn refill(
+    store: &Store,
+    index: &StoredIndex,
+    noted: impl Iterator<Item = (RangeNo, Option<Vec<RowId>>)>,
+) -> Result<u64> {
+    let (mut load, mut entered) = (index.index.bulk_load(), 0);
+    for (no, rows) in noted {
+        let Some(range) = store.lineage.range(no) else {
+            continue;
+        };
+        entered += match rows {
+            None => index_range(store, index, range, StartWord(0), &mut *load, &Unobserved)?,
+            Some(rows) => {
+                for row in &rows {
+                    push_versions(store, index, *row, &mut *load)?;
+                }
+                rows.len()
+            }
+        } as u64;
+    }
+    load.finish()?;
+    Ok(entered)
+}
+
+/// Adds the entries of all versions of a row.
+fn push_versions(
+    store: &Store,
+    index: &StoredIndex,
+    row: RowId,
+    load: &mut dyn BulkLoad,
+) -> Result<()> {
+    let (bounds, mut others) = (VersionBounds::WantedChange, Vec::new());
+    let rows = store.rows();
+    rows.visit_versions(row, &index.columns, bounds, &mut |version| {
+        match index.key_of(version.values) {
+            Ok(Some(key)) => load.push(&key, row, &mut others),
+            // As in `index_former_keys`.
+            Err(error) if index.computed().is_none() => Err(error),
+            Ok(None) | Err(_) => Ok(()),
+        }
+    })
 }
 
 /// Slots of all ranges: the work of a build.

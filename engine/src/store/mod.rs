@@ -77,7 +77,7 @@ pub struct Store {
     pub unlisted: Mutex<Vec<RangeNo>>,
     /// why its rows could not be restored, if so: nothing reads or writes them then
     unrestored: OnceLock<Error>,
-    /// the page files of the database's indexes
+    /// the files of the database's indexes
     index_files: Arc<IndexFiles>,
 }
 

@@ -34,9 +34,9 @@
 //!
 //! Memory: all indexes take theirs from the cache's share. Above three quarters of that share
 //! secondary indexes in memory get no further entries: writes to their tables and builds fail with
-//! 53200, reads and deletes go on. Indexes on pages share a fixed part.
+//! 53200, reads and deletes go on. Indexes in files have fixed parts.
 //!
-//! An index on pages (`crate::index_files`) is not built at opening. It may have entries of
+//! An index in a file (`crate::index_files`) is not built at opening. It may have entries of
 //! transactions that were not committed before a crash, and of rows that left a key before the
 //! opening. So all its rows count as moved until a sweep has compared every entry with its row.
 
@@ -49,13 +49,13 @@ use super::moved_rows::MovedRows;
 use super::{Store, TableStore};
 use crate::catalog::TableDef;
 use crate::catalog::index::IndexId;
+use crate::catalog::index_file::IndexFile;
 use crate::index_files::HeldFile;
 use std::borrow::Cow;
 use std::sync::Arc;
 use strandline_base::sync::{AtomicBool, Ordering};
 use strandline_base::{ColumnId, CommitTs, Error, Result, RowId, Value};
 use strandline_index::{AccessMethod, KeyBytes, KeyRange, OrderedKeys, is_same_key};
-use strandline_storage::pages::PageFileId;
 use strandline_txn::Visibility;
 
 /// One index of a storage.
@@ -73,7 +73,7 @@ pub struct StoredIndex {
     moved: AtomicBool,
     /// entries that may go
     pub(crate) sweep: KeySweep,
-    /// the file of an index on pages
+    /// the file of an index that is kept
     file: Option<HeldFile>,
 }
 
@@ -124,9 +124,17 @@ impl StoredIndex {
         }
     }
 
-    /// The page file that has its entries; None: they are in memory.
-    pub(crate) fn page_file(&self) -> Option<PageFileId> {
+    /// The file that has its entries; None: they are in memory.
+    pub(crate) fn file(&self) -> Option<IndexFile> {
         self.file.as_ref().map(|file| file.id())
+    }
+
+    /// Makes the entries durable that neither its file nor the log has.
+    ///
+    /// # Errors
+    /// The device's and the log's: 53100 on a full disk.
+    pub(crate) fn store_unlogged(&self) -> Result<()> {
+        self.file.as_ref().map_or(Ok(()), HeldFile::store_unlogged)
     }
 
     /// Whether its entries take memory for as long as they are there.
@@ -277,8 +285,8 @@ impl StoredIndex {
     }
 
     /// Runs `enter`, which adds entries of inserted rows whose records have been written. An index
-    /// on pages may have such an entry since before a crash, and a sweep may be about to remove it:
-    /// no entry is removed meanwhile. In memory an inserted row has no entries before.
+    /// in a file may have such an entry since before a crash, and a sweep may be about to remove
+    /// it: no entry is removed meanwhile. In memory an inserted row has no entries before.
     #[inline]
     pub(crate) fn enter_inserted<R>(&self, enter: impl FnOnce() -> R) -> R {
         match self.is_in_memory() {

@@ -6,7 +6,7 @@
 
 use super::Transaction;
 use crate::catalog::edit::CatalogEdit;
-use crate::catalog::index::IndexDef;
+use crate::catalog::index::{IndexDef, IndexState};
 use crate::catalog::ordered_keys::BuiltKey;
 use crate::catalog::{Catalog, KeyDef, TableDef};
 use crate::db::Db;
@@ -29,7 +29,7 @@ pub(crate) struct Adopted {
     pub(crate) grown: Vec<(Arc<Store>, Arc<StorageSchema>)>,
     /// keys of existing rows
     pub(crate) keys: Vec<BuiltKey>,
-    /// indexes on pages in whose place others are now
+    /// indexes in files in whose place others are now
     pub(crate) replaced: Vec<(Arc<Store>, Arc<StoredIndex>)>,
 }
 
@@ -71,7 +71,7 @@ impl Db {
                     let threads = self.settings.recovery_threads;
                     fill(&store, &index, word, threads, &Unobserved)?;
                     let known = store.key(&key.columns);
-                    let known = known.filter(|known| known.page_file().is_some());
+                    let known = known.filter(|known| known.file().is_some());
                     adopted
                         .replaced
                         .extend(known.map(|known| (store.clone(), known)));
@@ -96,9 +96,9 @@ impl Db {
         Ok(())
     }
 
-    /// Makes definitions name the page files of their indexes: those that `catalog` changes since
+    /// Makes definitions name the files of their indexes: those that `catalog` changes since
     /// `before`, or all.
-    pub(crate) fn name_page_files(
+    pub(crate) fn name_index_files(
         &self,
         before: Option<&Catalog>,
         catalog: &mut Catalog,
@@ -114,7 +114,26 @@ impl Db {
         Ok(())
     }
 
-    /// Whether a definition does not name the page file of its index.
+    /// Makes the entries durable of the indexes that are valid in `catalog` and were not in
+    /// `before`: an opening replays only what the log has from then on.
+    fn store_unlogged(&self, before: &Catalog, catalog: &Catalog) -> Result<()> {
+        let known = before.finished_index_files();
+        for table in catalog.tables.values() {
+            let is_new = |def: &&Arc<IndexDef>| {
+                let file = def.file().filter(|_| def.state == IndexState::Valid);
+                file.is_some_and(|file| !known.contains(&file))
+            };
+            for def in table.readable_indexes().filter(is_new) {
+                let store = self.any_store(table.storage)?;
+                if let Some(index) = find_readable_index(&store, table, def.id) {
+                    index.store_unlogged()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a definition does not name the file of its index.
     pub(crate) fn has_unnamed_files(&self) -> Result<bool> {
         for table in self.catalog().tables.values() {
             if self.naming_files(table)?.is_some() {
@@ -124,12 +143,12 @@ impl Db {
         Ok(false)
     }
 
-    /// The definition that names the page files of its indexes, unless `table` does so.
+    /// The definition that names the files of its indexes, unless `table` does so.
     fn naming_files(&self, table: &TableDef) -> Result<Option<TableDef>> {
         let store = self.any_store(table.storage)?;
         let file_of = |def: &IndexDef| {
             let index = find_readable_index(&store, table, def.id)?;
-            index.page_file().map(|file| file.0)
+            index.file()
         };
         // The files of a table that could not be restored wait for an opening that restores it.
         Ok(match store.check_restored() {
@@ -198,21 +217,21 @@ fn has_key(old: &[KeyDef], key: &KeyDef, keys: &[KeyDef], store: &Store) -> bool
             <= StoredIndex::has_equal_nulls(old, &key.columns)
         && match &key.ordered {
             None => is_in_memory(),
-            Some(def) if !def.is_on_pages() => is_in_memory() && is_ordered(),
-            Some(_) => goes_on_on_pages(old, &key.columns, keys),
+            Some(def) if !def.is_on_device() => is_in_memory() && is_ordered(),
+            Some(_) => goes_on_in_file(old, &key.columns, keys),
         }
 }
 
-/// Whether an index on pages over these columns goes on: a key has the number of one of `old`. New
+/// Whether an index in a file over these columns goes on: a key has the number of one of `old`. New
 /// numbers ask for a new index, in the place of a damaged one as well.
-fn goes_on_on_pages(old: &[KeyDef], columns: &[ColumnId], keys: &[KeyDef]) -> bool {
+fn goes_on_in_file(old: &[KeyDef], columns: &[ColumnId], keys: &[KeyDef]) -> bool {
     let same = old.iter().filter(|known| known.columns == columns);
     let mut known = same.filter_map(|known| known.ordered.as_ref());
     let stays = |id| {
         let mut defs = keys.iter().filter_map(|key| key.ordered.as_ref());
         defs.any(|def| def.id == id)
     };
-    known.any(|def| def.is_on_pages() && stays(def.id))
+    known.any(|def| def.is_on_device() && stays(def.id))
 }
 
 impl Transaction {
@@ -251,7 +270,8 @@ impl Transaction {
             .db
             .adopt_storages(&before, &catalog, word, &mut adopted)
             .and_then(|()| self.build_indexes(&before, &mut catalog, word, &mut built))
-            .and_then(|()| self.db.name_page_files(Some(&before), &mut catalog));
+            .and_then(|()| self.db.name_index_files(Some(&before), &mut catalog))
+            .and_then(|()| self.db.store_unlogged(&before, &catalog));
         for key in &adopted.keys {
             catalog.complete_ordered_key(key);
         }

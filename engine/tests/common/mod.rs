@@ -145,6 +145,9 @@ pub fn eager(merge_pending_records: u32) -> Settings {
     }
 }
 
+/// Bytes of the head of an index in levels: few entries, so that most are in levels.
+const HEAD_BYTES: usize = 8 << 10;
+
 /// As [`open`], with `settings`.
 pub fn open_with(
     device: Arc<dyn Device>,
@@ -153,6 +156,7 @@ pub fn open_with(
 ) -> Result<Arc<Db>> {
     let settings = Settings {
         wal_segment_bytes: 1 << 16,
+        index_head_bytes_max: HEAD_BYTES,
         reserve_bytes: 0,
         background_maintenance: false,
         recovery_threads: 1,

@@ -13,21 +13,21 @@ use strandline_engine::*;
 /// Rows of a load, bytes of each row's text, and the memory: several ranges.
 const ROWS: i64 = match crate::STORAGE {
     IndexStorage::Memory => 120_000,
-    IndexStorage::Pages => 20_000,
+    IndexStorage::Pages | IndexStorage::Levels => 20_000,
 };
 const TEXT_BYTES: usize = match crate::STORAGE {
     IndexStorage::Memory => 1,
-    IndexStorage::Pages => 100,
+    IndexStorage::Pages | IndexStorage::Levels => 100,
 };
 const MEMORY_BYTES: usize = match crate::STORAGE {
     IndexStorage::Memory => 4 * Settings::MEMORY_BYTES_MIN,
-    IndexStorage::Pages => Settings::MEMORY_BYTES_MIN,
+    IndexStorage::Pages | IndexStorage::Levels => Settings::MEMORY_BYTES_MIN,
 };
 
 /// Rows of a load that violates constraints.
 const DUPLICATES: i64 = match crate::STORAGE {
     IndexStorage::Memory => 5_000,
-    IndexStorage::Pages => 1_500,
+    IndexStorage::Pages | IndexStorage::Levels => 1_500,
 };
 
 /// The table with a primary key and four indexes, two of them unique.

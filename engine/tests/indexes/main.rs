@@ -1,5 +1,5 @@
-//! Secondary indexes in memory: what is read by them is what a scan finds. The binary
-//! `page_indexes` has the same suites with indexes on pages.
+//! Secondary indexes in memory: what is read by them is what a scan finds. The binaries
+//! `page_indexes` and `level_indexes` have the same suites with indexes in files.
 
 mod builds;
 #[path = "../common/mod.rs"]

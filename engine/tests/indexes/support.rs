@@ -36,7 +36,7 @@ pub fn index(name: &str, parts: Vec<IndexPart>) -> IndexDef {
         options: std::collections::BTreeMap::new(),
         comment: None,
         storage: crate::STORAGE,
-        page_file: None,
+        file_number: None,
     }
 }
 

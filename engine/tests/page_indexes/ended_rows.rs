@@ -1,4 +1,4 @@
-//! Loads that a crash has ended: their entries are in the page files, and the next load takes their
+//! Loads that a crash has ended: their entries are in the files, and the next load takes their
 //! places.
 
 use crate::common::*;
@@ -6,6 +6,7 @@ use crate::support::*;
 use std::sync::Arc;
 use strandline_base::ManualClock;
 use strandline_engine::catalog::HistoryPolicy;
+use strandline_engine::catalog::index::IndexStorage;
 use strandline_engine::*;
 use strandline_sim::SimDisk;
 
@@ -23,6 +24,13 @@ fn load(statement: &Arc<Statement>, a: impl Fn(i64) -> i64) -> Result<u64> {
     load.finish()
 }
 
+/// Entries in levels are durable with a checkpoint.
+fn store_levels(db: &Db) {
+    if crate::STORAGE == IndexStorage::Levels {
+        db.checkpoint(false).expect("checkpoint");
+    }
+}
+
 /// The disk of a crash with a load under way, whose entries are durable.
 fn crashed(a: impl Fn(i64) -> i64) -> (SimDisk, Arc<ManualClock>) {
     let (disk, wall) = (SimDisk::new(1), clock());
@@ -33,8 +41,9 @@ fn crashed(a: impl Fn(i64) -> i64) -> (SimDisk, Arc<ManualClock>) {
     let txn = db.begin(TxnOptions::default()).expect("begin");
     let statement = txn.begin_statement().expect("statement");
     load(&statement, a).expect("loaded, not checked yet");
-    // With this commit the load's entries become durable.
+    // With this commit the load's entries on pages become durable.
     insert(&db, &row(-2, -2, "after"));
+    store_levels(&db);
     let crashed = disk.after_crash(0);
     drop(statement);
     txn.rollback();
@@ -67,12 +76,13 @@ fn entries_of_ended_rows_are_swept() {
     let statement = ended.begin_statement().expect("statement");
     let inserted = statement.point_insert(&table(&db), &row(-3, -3, "ended"));
     inserted.expect("insert");
-    // With this commit its entry becomes durable.
+    // With this commit its entry on a page becomes durable.
     let set = [(ColumnId(2), Value::from("updated"))];
     let updated = run(&db, |s| {
         s.point_update(&table(&db), 0, &[Value::BigInt(-1)], &set)
     });
     assert!(updated.expect("update"));
+    store_levels(&db);
     let crashed = disk.after_crash(0);
     drop(statement);
     ended.rollback();

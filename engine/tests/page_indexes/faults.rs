@@ -1,11 +1,11 @@
-//! Crashes, twice in a row, failing writes and syncs, damage: an index on pages has every entry or
+//! Crashes, twice in a row, failing writes and syncs, damage: an index in a file has every entry or
 //! cannot be used, and its table goes on.
 //!
 //! `STRANDLINE_CRASH_STRIDE` sets how many operations lie between two crash points.
 
 use crate::common::*;
-use crate::files::{named_files, page_files};
-use crate::machine::{Machine, PAGE, Place, in_places};
+use crate::files::{file_name, named_files, page_files};
+use crate::machine::{BLOCK, Machine, Place, in_places};
 use crate::support::*;
 use std::sync::Arc;
 use strandline_base::ManualClock;
@@ -95,7 +95,7 @@ pub fn verify(disk: &Machine, wall: &Arc<ManualClock>, what: &str) {
 }
 
 /// A crash at an operation, then one at an operation of the recovery or behind it.
-fn indexes_are_whole_after_two_crashes(place: Place) {
+pub fn indexes_are_whole_after_two_crashes(place: Place) {
     let (disk, _, db) = begin(1, place);
     let first = disk.fast.operations();
     workload(&db).expect("workload without a crash");
@@ -137,7 +137,7 @@ const FAILED_SYNCS: std::ops::Range<u64> = 1..12;
 fn after_failed_sync(n: u64, place: Place) -> (Machine, Arc<ManualClock>, Arc<Db>) {
     let (disk, wall, db) = begin(n, place);
     insert_some(&db, 0..40).expect("insert");
-    disk.pages().fail_sync(n);
+    disk.files().fail_sync(n);
     let _ = db.checkpoint(true);
     (disk, wall, db)
 }
@@ -226,12 +226,12 @@ fn a_failed_write_keeps_the_log_until_it_works_again(place: Place) {
     for n in 1..40 {
         let (disk, wall, db) = begin(n, place);
         insert_some(&db, 0..40).expect("insert");
-        disk.pages().fail_write(n);
+        disk.files().fail_write(n);
         let failed = db.checkpoint(true).is_err();
         let told = db.failing_work();
         if told
             .iter()
-            .any(|line| line.contains("writing the pages of its indexes"))
+            .any(|line| line.contains("writing the files of its indexes"))
         {
             kept += 1;
             assert!(failed, "an operator who asks for a checkpoint is told");
@@ -253,10 +253,10 @@ fn a_failed_write_keeps_the_log_until_it_works_again(place: Place) {
     assert!(kept >= 3, "{kept} failed writes of pages");
 }
 
-/// The page file that an index names.
+/// The file that an index names.
 pub fn file_of(db: &Db, name: &str) -> String {
-    let file = named(&table(db), name).page_file.expect("a file");
-    format!("pages-{file:08x}")
+    let file = named(&table(db), name).file_number.expect("a file");
+    file_name(file)
 }
 
 /// Damage that the opening meets: the index is built from the rows.
@@ -269,7 +269,7 @@ fn a_damaged_root_is_built_again_by_the_opening(place: Place) {
         db.close().expect("close");
         drop(db);
         let disk = disk.after_crash(0);
-        disk.pages().flip_bits(&file, PAGE + 200, 4);
+        disk.damage(&file);
         let db = disk.open(&wall).expect("open");
         assert_ne!(file_of(&db, damaged), file);
         assert_sound(&db, "built again");
@@ -278,7 +278,7 @@ fn a_damaged_root_is_built_again_by_the_opening(place: Place) {
     }
 }
 
-fn a_missing_file_is_built_again_by_the_opening(place: Place) {
+pub fn a_missing_file_is_built_again_by_the_opening(place: Place) {
     let (disk, wall, db) = begin(4, place);
     insert_some(&db, 0..40).expect("insert");
     let (file, key) = (file_of(&db, "t_b"), file_of(&db, "t_ak_key"));
@@ -313,15 +313,15 @@ fn a_damaged_leaf_fails_what_needs_it(place: Place) {
     db.close().expect("close");
     drop(db);
     let disk = disk.after_crash(0);
-    let pages = disk.pages().content(&file).expect("the file").len() as u64 / PAGE;
-    // The opening reads the root, page 1, and a few other nodes.
+    let pages = disk.files().content(&file).expect("the file").len() as u64 / BLOCK;
+    // The opening of an index on pages reads the root, page 1, and a few other nodes.
     let mut found = 0;
     for page in (2..pages).step_by(4) {
         let disk = disk.after_kill();
-        if disk.pages().content(&file).expect("the file")[(page * PAGE) as usize] == 0 {
+        if disk.files().content(&file).expect("the file")[(page * BLOCK) as usize] == 0 {
             continue;
         }
-        disk.pages().flip_bits(&file, page * PAGE + 100, 8);
+        disk.files().flip_bits(&file, page * BLOCK + 100, 8);
         let db = disk.open(&wall).expect("open");
         let t = table(&db);
         if file_of(&db, "t_b") != file {
@@ -411,7 +411,7 @@ fn a_range_that_cannot_be_read_does_not_stop_the_comparison(place: Place) {
     let db = disk.open(&wall).expect("open");
     let names = disk.device().list().expect("names").into_iter();
     let is_other = |name: &String| {
-        ["wal", "manifest", "pages", "lock"]
+        ["wal", "manifest", "pages", "levels", "lock"]
             .iter()
             .all(|other| !name.starts_with(other))
     };
@@ -447,15 +447,5 @@ in_places! {
         a_damaged_leaf_fails_what_needs_it,
         an_index_that_cannot_be_swept_is_set_aside,
         a_range_that_cannot_be_read_does_not_stop_the_comparison,
-    ]
-}
-
-in_places! {
-    cached_pc = Place::Cached(SsdCacheMode::Pc),
-    cached_pc2 = Place::Cached(SsdCacheMode::Pc2),
-    cached_lc = Place::Cached(SsdCacheMode::Lc);
-    [
-        indexes_are_whole_after_two_crashes,
-        a_missing_file_is_built_again_by_the_opening,
     ]
 }

@@ -1,4 +1,4 @@
-//! The page files of indexes: one for each index, kept over openings, removed with it; the log is
+//! The files of indexes: one for each index, kept over openings, removed with it; the log is
 //! cut beside them.
 
 use crate::common::*;
@@ -6,21 +6,34 @@ use crate::support::*;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use strandline_device::{Device, MemoryDevice};
-use strandline_engine::catalog::index::IndexDef;
+use strandline_engine::catalog::index::{IndexDef, IndexStorage};
 use strandline_engine::catalog::{HistoryPolicy, KeyDef, TableDef};
 use strandline_engine::*;
 
-/// The page files on a device.
-pub fn page_files(device: &dyn Device) -> BTreeSet<String> {
-    let names = device.list().expect("names").into_iter();
-    names.filter(|name| name.starts_with("pages-")).collect()
+/// How the names of the files begin.
+const PREFIX: &str = match crate::STORAGE {
+    IndexStorage::Levels => "levels-",
+    _ => "pages-",
+};
+
+/// The name of a file.
+pub fn file_name(number: u32) -> String {
+    format!("{PREFIX}{number:08x}")
 }
 
-/// The page files that the indexes of table `t` name.
+/// The files of indexes on a device, without their images.
+pub fn page_files(device: &dyn Device) -> BTreeSet<String> {
+    let names = device.list().expect("names").into_iter();
+    let files = names.filter(|name| name.starts_with(PREFIX));
+    let base = |name: String| name.split("-image").next().expect("a name").to_string();
+    files.map(base).collect()
+}
+
+/// The files that the indexes of table `t` name.
 pub fn named_files(db: &Db) -> BTreeSet<String> {
     let t = table(db);
-    let files = t.readable_indexes().filter_map(|def| def.page_file);
-    files.map(|file| format!("pages-{file:08x}")).collect()
+    let files = t.readable_indexes().filter_map(|def| def.file_number);
+    files.map(file_name).collect()
 }
 
 fn key() -> KeyDef {
@@ -89,6 +102,7 @@ fn opening_replays_pages_and_builds_nothing() {
     let before = ends(&world);
     let world = world.reopen();
     assert_eq!(ends(&world), before, "a build would be in the log");
+    assert_eq!(world.db.recovery().entered_rows, 0);
     assert_sound(&world.db, "opened again");
 }
 
@@ -96,7 +110,7 @@ fn opening_replays_pages_and_builds_nothing() {
 fn a_dropped_index_and_a_rolled_back_one_leave_no_file() {
     let world = world();
     let (db, device) = (&world.db, &*world.device);
-    let gone = named(&table(db), "t_a").page_file;
+    let gone = named(&table(db), "t_a").file_number;
     alter(db, |t| drop_index(t, "t_a"));
     assert_eq!(page_files(device).len(), 2, "until nobody uses it");
     for _ in 0..2 {
@@ -114,7 +128,7 @@ fn a_dropped_index_and_a_rolled_back_one_leave_no_file() {
     assert_eq!(page_files(device), named_files(db));
     // The number is not used again.
     create_online(db, &index("t_a", vec![part(1)])).expect("create");
-    assert!(named(&table(db), "t_a").page_file > gone);
+    assert!(named(&table(db), "t_a").file_number > gone);
     assert_sound(db, "created again");
     // A dropped table's files go with it.
     let txn = db.begin(TxnOptions::default()).expect("begin");
@@ -137,7 +151,7 @@ fn numbers_are_not_used_again_after_an_opening() {
     let mut last = None;
     for _ in 0..3 {
         create_alone(&world.db, &index("more", vec![part(2)])).expect("create");
-        let file = named(&table(&world.db), "more").page_file;
+        let file = named(&table(&world.db), "more").file_number;
         assert!(file > last, "{file:?} after {last:?}");
         last = file;
         alter(&world.db, |t| drop_index(t, "more"));
@@ -154,21 +168,21 @@ fn orphans_go_when_the_database_is_opened_and_other_files_stay() {
         "ssd-cache",
         "ssd-cache-directory",
         "ssd-cache-marker",
-        "pages-1",
+        &format!("{PREFIX}1"),
     ];
-    for name in others.iter().chain(&["pages-000000ff"]) {
+    for name in others.iter().chain(&[&*file_name(0xff)]) {
         world.device.create(name).expect("a file");
     }
     let world = world.reopen();
     assert_eq!(
         page_files(&*world.device).len(),
         3,
-        "with pages-1, which is none"
+        "with a name that is none"
     );
     let names = world.device.list().expect("names");
     assert!(others.iter().all(|name| names.iter().any(|n| n == name)));
     create_alone(&world.db, &index("t_b", vec![part(2)])).expect("create");
-    assert!(named(&table(&world.db), "t_b").page_file > Some(0xff));
+    assert!(named(&table(&world.db), "t_b").file_number > Some(0xff));
 }
 
 #[test]
@@ -178,9 +192,16 @@ fn the_log_is_cut_beside_page_files() {
         let names = world.device.list().expect("names").into_iter();
         names.filter(|name| name.starts_with("wal-")).count()
     };
+    // Indexes in levels log nothing.
+    let updates = match crate::STORAGE {
+        IndexStorage::Levels => 20,
+        _ => 1,
+    };
     let mut most = 0;
     for round in 0..40 {
-        update_all(&world.db, round * 10);
+        for step in 0..updates {
+            update_all(&world.db, (round * updates + step) * 10);
+        }
         world.db.checkpoint(round % 3 == 0).expect("checkpoint");
         most = most.max(segments());
     }
@@ -193,7 +214,7 @@ fn the_log_is_cut_beside_page_files() {
 #[test]
 fn keys_that_are_replaced_and_brought_back_keep_their_entries() {
     let world = world();
-    let before = named(&table(&world.db), "t_ak_key").page_file;
+    let before = named(&table(&world.db), "t_ak_key").file_number;
     let nulls = KeyDef {
         nulls_not_distinct: true,
         ..KeyDef::new("nulls", false, key().columns)
@@ -209,7 +230,7 @@ fn keys_that_are_replaced_and_brought_back_keep_their_entries() {
                 .push(nulls.clone().with_ordered_index(crate::STORAGE));
         });
         let t = txn.next_catalog().table("public", "t").expect("t").clone();
-        assert_ne!(named(&t, "nulls").page_file, before);
+        assert_ne!(named(&t, "nulls").file_number, before);
         let statement = txn.begin_statement().expect("statement");
         statement
             .point_insert(&t, &row(900, 9, "y"))
@@ -222,16 +243,16 @@ fn keys_that_are_replaced_and_brought_back_keep_their_entries() {
                 txn.commit().expect("commit");
             }
         }
-        assert_eq!(named(&table(&world.db), "t_ak_key").page_file, before);
+        assert_eq!(named(&table(&world.db), "t_ak_key").file_number, before);
         insert(&world.db, &row(100 + i64::from(drops), 1, "z"));
         assert_sound(&world.db, "brought back");
     }
     let world = world.reopen();
-    assert_eq!(named(&table(&world.db), "t_ak_key").page_file, before);
+    assert_eq!(named(&table(&world.db), "t_ak_key").file_number, before);
     assert_sound(&world.db, "brought back, opened again");
     alter(&world.db, |t| t.keys.push(nulls.clone()));
     let t = table(&world.db);
-    assert_ne!(named(&t, "t_ak_key").page_file, before, "replaced");
+    assert_ne!(named(&t, "t_ak_key").file_number, before, "replaced");
     insert(&world.db, &row(200, 1, "z"));
     let world = world.reopen();
     assert_sound(&world.db, "replaced, opened again");

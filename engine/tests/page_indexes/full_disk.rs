@@ -1,12 +1,13 @@
-//! A full disk: an index on pages has every entry or cannot be used, and its table goes on.
+//! A full disk: an index in a file has every entry or cannot be used, and its table goes on.
 
 use crate::common::*;
 use crate::faults::{begin, file_of, insert_some, verify};
 use crate::files::page_files;
-use crate::machine::{Machine, PAGE, Place, in_places};
+use crate::machine::{Machine, Place, in_places};
 use crate::support::*;
 use std::sync::Arc;
 use strandline_base::ManualClock;
+use strandline_engine::catalog::index::IndexStorage;
 use strandline_engine::*;
 
 /// A closed database whose index `t_a` is damaged and has a comment, with the name of its file.
@@ -22,12 +23,12 @@ fn damaged(comment: &str, place: Place) -> (Machine, Arc<ManualClock>, String) {
     db.close().expect("close");
     drop(db);
     let disk = disk.after_crash(0);
-    disk.pages().flip_bits(&file, PAGE + 200, 4);
+    disk.damage(&file);
     (disk, wall, file)
 }
 
 /// The opening has no room to name the file of an index that it has built, or for the file.
-fn a_full_disk_does_not_keep_a_damaged_index_from_being_opened(place: Place) {
+pub fn a_full_disk_does_not_keep_a_damaged_index_from_being_opened(place: Place) {
     let (damaged, wall, _) = damaged("", place);
     for room in (0..40).map(|room| room << 12) {
         let disk = damaged.after_kill();
@@ -76,14 +77,16 @@ fn an_opening_that_cannot_name_a_file_removes_the_one_it_passes_over() {
         crashed.leave_room(None);
         verify(&crashed, &wall, &what);
     }
+    // The level file of few entries is too small to make room.
+    let makes_room = crate::STORAGE != IndexStorage::Levels;
     assert!(
-        renamed >= 1 && unnamed >= 1,
+        (renamed >= 1 || !makes_room) && unnamed >= 1,
         "{renamed} renamed, {unnamed} not"
     );
 }
 
 /// A full disk refuses what needs space; when there is space again everything is as it should be.
-fn a_full_disk_refuses_entries_and_loses_none(place: Place) {
+pub fn a_full_disk_refuses_entries_and_loses_none(place: Place) {
     for room in [0, 1 << 13, 1 << 15, 1 << 16] {
         let (disk, wall, db) = begin(6, place);
         insert_some(&db, 0..20).expect("insert");
@@ -115,10 +118,7 @@ fn a_full_disk_refuses_entries_and_loses_none(place: Place) {
 
 in_places! {
     one_directory = Place::OneDirectory,
-    two_directories = Place::TwoDirectories,
-    cached_pc = Place::Cached(SsdCacheMode::Pc),
-    cached_pc2 = Place::Cached(SsdCacheMode::Pc2),
-    cached_lc = Place::Cached(SsdCacheMode::Lc);
+    two_directories = Place::TwoDirectories;
     [
         a_full_disk_does_not_keep_a_damaged_index_from_being_opened,
         a_full_disk_refuses_entries_and_loses_none,

@@ -3,11 +3,18 @@
 use crate::common::*;
 use std::sync::Arc;
 use strandline_base::ManualClock;
+use strandline_engine::catalog::index::IndexStorage;
 use strandline_engine::*;
 use strandline_sim::SimDisk;
 
 /// Bytes of a page.
 pub const PAGE: u64 = 8192;
+
+/// Bytes of a page, or of a block of levels.
+pub const BLOCK: u64 = match crate::STORAGE {
+    IndexStorage::Levels => 4096,
+    _ => PAGE,
+};
 
 /// Pages of all indexes in memory where there is a cache: fewer than the workloads have.
 const PAGES_IN_MEMORY: usize = 6;
@@ -20,7 +27,8 @@ pub const CACHE_BYTES: u64 = 12 * (PAGE + 512);
 pub enum Place {
     OneDirectory,
     TwoDirectories,
-    /// two directories and an SSD cache
+    /// two directories and an SSD cache; indexes in levels do not go through it
+    #[allow(dead_code)]
     Cached(SsdCacheMode),
 }
 
@@ -92,6 +100,7 @@ impl Machine {
     }
 
     /// The same disks, opened elsewhere.
+    #[allow(dead_code)]
     pub fn at(&self, place: Place) -> Self {
         Self {
             place,
@@ -99,9 +108,24 @@ impl Machine {
         }
     }
 
-    /// The disk of the page files.
-    pub fn pages(&self) -> &SimDisk {
-        self.capacity.as_ref().unwrap_or(&self.fast)
+    /// The disk of the indexes' files.
+    pub fn files(&self) -> &SimDisk {
+        match crate::STORAGE {
+            IndexStorage::Levels => &self.fast,
+            _ => self.capacity.as_ref().unwrap_or(&self.fast),
+        }
+    }
+
+    /// Damages the root of an index on pages, or the images of one in levels.
+    pub fn damage(&self, file: &str) {
+        match crate::STORAGE {
+            IndexStorage::Levels => {
+                for image in [0, 1] {
+                    self.fast.flip_bits(&format!("{file}-image{image}"), 40, 4);
+                }
+            }
+            _ => self.files().flip_bits(file, PAGE + 200, 4),
+        }
     }
 
     fn with(&self, fast: SimDisk, found: impl Fn(&SimDisk) -> SimDisk) -> Self {

@@ -4,6 +4,7 @@
 mod builds;
 mod cache_sizes;
 mod cached;
+mod cached_faults;
 #[path = "../common/mod.rs"]
 mod common;
 mod comparisons;

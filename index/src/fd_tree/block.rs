@@ -48,6 +48,11 @@ pub(super) struct Identity {
     pub ordinal: u64,
 }
 
+/// The name of an index in messages: its identity is the number of its level file.
+pub(super) fn index_name(tree: u64) -> String {
+    format!("index levels-{tree:08x}")
+}
+
 /// The entries of a block, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Block {
@@ -199,7 +204,7 @@ impl Block {
     pub fn decode(bytes: &[u8], at: Identity) -> Result<Self> {
         let place = || {
             let Identity { tree, number, .. } = at;
-            format!("block {number} of index {tree}")
+            format!("block {number} of {}", index_name(tree))
         };
         let damaged = || Error::corrupt(place(), "its bytes are damaged: build the index anew");
         let mut header = ByteReader::new(bytes);

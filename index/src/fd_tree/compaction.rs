@@ -10,7 +10,7 @@
 //! the one and the first key of the other are found by the first block's last fence.
 
 use super::batch::Batch;
-use super::block::{Item, Kind};
+use super::block::{Item, Kind, index_name};
 use super::builder::Builders;
 use super::filter::Filter;
 use super::finalize::skip_levels;
@@ -436,7 +436,7 @@ impl Compaction {
         let is_alternating = data.windows(2).all(|pair| pair.first() != pair.last());
         let net = data.first().copied().filter(|_| data.len() % 2 == 1);
         if !is_alternating || self.is_full && net == Some(false) {
-            let place = format!("index {}", shared.settings.tree);
+            let place = index_name(shared.settings.tree);
             let what = format!("an entry has inserts and deletes {data:?}: build the index anew");
             return Err(Error::corrupt(place, what));
         }

@@ -9,6 +9,7 @@
 //! their numbers
 //! ```
 
+use super::block::index_name;
 use super::head::{Change, Data, Head};
 use super::level::Level;
 use super::progress::Work;
@@ -21,17 +22,19 @@ const VERSION: u16 = 1;
 
 /// Writes the image, then frees the blocks that were reclaimed before it.
 pub(super) fn save(shared: &Shared) -> Result<()> {
-    let (image, released) = {
+    shared.blocks.begin_image();
+    let (image, released, changes) = {
         let mut state = shared.state.lock();
         if shared.settings.mode == Mode::Ds && state.old.is_some() {
             return Ok(());
         }
-        (encode(&state), state.take_released())
+        (encode(&state), state.take_released(), state.changes)
     };
     if let Err(error) = shared.blocks.put_image(&image) {
         shared.state.lock().put_released(released);
         return Err(error);
     }
+    shared.state.lock().saved = Some(changes);
     shared.blocks.free(&released);
     Ok(())
 }
@@ -105,7 +108,7 @@ pub(super) fn decode(image: &[u8], tree: u64) -> Result<(State, Vec<u64>)> {
     let decoded = take_state(&mut ByteReader::new(image), &mut used);
     let state = decoded.ok_or_else(|| {
         let what = "damaged, or of a version that this program does not read";
-        Error::corrupt(format!("image of index {tree}"), what)
+        Error::corrupt(format!("image of {}", index_name(tree)), what)
     })?;
     Ok((state, used))
 }

@@ -4,7 +4,7 @@
 //! 1. A block that a reader can reach by a fence is in the list before the fence is published.
 //! 2. A place changes only from memory to the device, or, for the last block, to a longer block.
 
-use super::block::{Block, Identity};
+use super::block::{Block, Identity, index_name};
 use super::filter::Filter;
 use std::sync::Arc;
 use strandline_base::sync::RwLock;
@@ -137,7 +137,7 @@ impl Level {
                 Ok(Arc::new(Block::decode(&bytes, at)?))
             }
             None => Err(Error::corrupt(
-                format!("index {tree}, run {}", self.run),
+                format!("{}, run {}", index_name(tree), self.run),
                 format!("a fence leads to block {ordinal}, which the run does not have"),
             )),
         }

@@ -137,6 +137,10 @@ pub(super) struct State {
     pub loads: u64,
     /// compactions begun
     pub begun: u64,
+    /// modifications of entries since the opening
+    pub changes: u64,
+    /// those that the newest image has; None: none was written
+    pub saved: Option<u64>,
     pub reclaimed: Reclaimed,
 }
 

@@ -193,6 +193,7 @@ impl FdTree {
         };
         let change = state.head.put(entry, data);
         state.count(change);
+        state.changes += 1;
     }
 
     /// Calls `each` with the entries of a key until it returns false.
@@ -295,8 +296,9 @@ impl FdTree {
     /// long as writers wait, up to 64. Returns whether there is more to do.
     ///
     /// # Errors
-    /// The device's. A compaction that has failed stays so until the tree is opened again; lookups
-    /// go on, writers as long as the head has room.
+    /// The device's. A step that found no room, or whose read or write has failed, is done again by
+    /// the next call. After any other failure the compaction fails until the tree is opened again;
+    /// lookups go on, writers as long as the head has room.
     pub fn compact_step(&self) -> Result<bool> {
         let turn = self.drive.take(&self.shared, Use::Steps);
         let mut goes_on = self.step_in(&turn, false)?;
@@ -359,9 +361,13 @@ impl FdTree {
         stepped
     }
 
-    /// The compaction has failed, until the tree is opened again. Writers owe it nothing (D6).
+    /// A step has failed. The next caller does it again if the device may serve it by then: a step
+    /// that finds no room, or whose read or write fails, changes nothing. Else the compaction has
+    /// failed until the tree is opened again. Writers owe it nothing (D6).
     fn fail(&self, compactor: &mut Compactor, error: &Error) {
-        *compactor = Compactor::Failed(error.clone());
+        if error.kind() != ErrorKind::Unavailable {
+            *compactor = Compactor::Failed(error.clone());
+        }
         if let Some(old) = &mut self.shared.state.lock().old {
             old.work = Work::default();
         }
@@ -392,6 +398,24 @@ impl FdTree {
             Err(error) => self.fail(&mut compactor, error),
         }
         saved
+    }
+
+    /// Whether an image that was written since the opening has every entry.
+    pub fn is_saved(&self) -> bool {
+        let is_idle = matches!(&*self.compactor.lock(), Compactor::Idle);
+        let state = self.shared.state.lock();
+        is_idle && state.saved == Some(state.changes)
+    }
+
+    /// Why compactions and checkpoints fail until the tree is opened again.
+    ///
+    /// # Errors
+    /// That failure.
+    pub fn check_usable(&self) -> Result<()> {
+        match &*self.compactor.lock() {
+            Compactor::Failed(error) => Err(error.clone()),
+            Compactor::Idle | Compactor::Running(_) => Ok(()),
+        }
     }
 
     /// Whether a compaction is under way.

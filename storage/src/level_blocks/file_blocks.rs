@@ -1,5 +1,11 @@
 //! Blocks in one file of a device, and two files that take the image in turn.
 //!
+//! A process may end between the write of an image and its sync. The next process finds this image,
+//! which a later crash can still lose. So an opening writes the image that it uses again, in its
+//! place, and syncs it: the older image stays whole until then.
+//!
+//! After a failed sync the state of the files is unknown: every later write, sync and image fails.
+//!
 //! ```text
 //! image file: 0   8  magic "SLIMAGE1"
 //!             8   u64  generation
@@ -8,11 +14,11 @@
 //!             28  ...  image
 //! ```
 
-use super::{FreeList, LevelBlocks};
+use super::{FreeList, LevelBlocks, file_names};
 use std::sync::Arc;
 use strandline_base::bytes::{ByteReader, PutBytes};
 use strandline_base::sync::Mutex;
-use strandline_base::{Error, Result, checksum};
+use strandline_base::{Error, ErrorKind, Result, SqlState, checksum};
 use strandline_device::{Device, File};
 
 const MAGIC: &[u8; 8] = b"SLIMAGE1";
@@ -28,33 +34,92 @@ pub struct FileBlocks {
     images: [Arc<dyn File>; 2],
     list: Mutex<FreeList>,
     generation: Mutex<u64>,
+    /// a sync has failed
+    failure: Mutex<Option<Error>>,
 }
 
 impl FileBlocks {
-    /// Opens, or makes, the files `name`, `name-image0` and `name-image1`. The names are durable
-    /// when this has returned.
+    /// Opens, or makes, the files of [`file_names`]. Their names are durable when this has
+    /// returned.
+    ///
+    /// # Errors
+    /// The device's; XX001 if neither image is whole.
     pub fn open(device: &dyn Device, name: &str, block_bytes: usize) -> Result<Self> {
         let present = device.list()?;
-        let open = |name: String| match present.contains(&name) {
+        let [file, even, odd] = file_names(name).map(|name| match present.contains(&name) {
             true => device.open(&name),
             false => device.create(&name),
-        };
-        let file = open(name.to_owned())?;
-        let images = [
-            open(format!("{name}-image0"))?,
-            open(format!("{name}-image1"))?,
-        ];
+        });
+        let blocks = Self::of(block_bytes, file?, [even?, odd?])?;
         device.sync_directory()?;
+        Ok(blocks)
+    }
+
+    /// Opens files that are there.
+    ///
+    /// # Errors
+    /// 58P01 if one is missing; else as [`FileBlocks::open`].
+    pub fn existing(device: &dyn Device, name: &str, block_bytes: usize) -> Result<Self> {
+        let [file, even, odd] = file_names(name).map(|name| device.open(&name));
+        Self::of(block_bytes, file?, [even?, odd?])
+    }
+
+    fn of(block_bytes: usize, file: Arc<dyn File>, images: [Arc<dyn File>; 2]) -> Result<Self> {
         let blocks = Self {
             block_bytes,
             file,
             images,
             list: Mutex::default(),
             generation: Mutex::new(0),
+            failure: Mutex::default(),
         };
-        let generation = blocks.newest()?.map_or(0, |(generation, _)| generation);
-        *blocks.generation.lock() = generation;
+        if let Some((generation, image)) = blocks.newest()? {
+            blocks.write_image(generation, &image)?;
+            *blocks.generation.lock() = generation;
+        }
         Ok(blocks)
+    }
+
+    /// Bytes of the files.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn bytes(&self) -> Result<u64> {
+        let [even, odd] = &self.images;
+        Ok(self.file.len()? + even.len()? + odd.len()?)
+    }
+
+    /// The failure (`Closed`) of the files, after which they take no writes.
+    ///
+    /// # Errors
+    /// That one.
+    pub fn check_usable(&self) -> Result<()> {
+        self.failure.lock().clone().map_or(Ok(()), Err)
+    }
+
+    fn sync_file(&self, file: &dyn File) -> Result<()> {
+        file.sync().map_err(|cause| {
+            let what = format!("\"{}\" could not be synced: {cause}", file.name());
+            let error = Error::new(ErrorKind::Closed, SqlState::IO_ERROR, what);
+            self.failure.lock().insert(error).clone()
+        })
+    }
+
+    fn write_image(&self, generation: u64, image: &[u8]) -> Result<()> {
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + image.len());
+        bytes.extend_from_slice(MAGIC);
+        bytes.put_u64(generation);
+        bytes.put_u64(image.len() as u64);
+        bytes.put_u32(image_checksum(generation, image));
+        bytes.extend_from_slice(image);
+        let [even, odd] = &self.images;
+        let file = if generation.is_multiple_of(2) {
+            even
+        } else {
+            odd
+        };
+        file.write_all_at(&bytes, 0)?;
+        self.sync_file(&**file)
     }
 
     /// The newest whole image and its generation.
@@ -113,6 +178,7 @@ impl LevelBlocks for FileBlocks {
         Ok(bytes)
     }
     fn write(&self, blocks: &[(u64, Vec<u8>)]) -> Result<()> {
+        self.check_usable()?;
         let mut at = 0;
         while let Some((first, _)) = blocks.get(at) {
             let mut bytes = Vec::new();
@@ -131,7 +197,8 @@ impl LevelBlocks for FileBlocks {
         Ok(())
     }
     fn sync(&self) -> Result<()> {
-        self.file.sync()
+        self.check_usable()?;
+        self.sync_file(&*self.file)
     }
     fn free(&self, blocks: &[u64]) {
         self.list.lock().free(blocks);
@@ -143,18 +210,10 @@ impl LevelBlocks for FileBlocks {
         self.list.lock().set_used(blocks);
     }
     fn put_image(&self, image: &[u8]) -> Result<()> {
+        self.check_usable()?;
         let mut generation = self.generation.lock();
         let next = *generation + 1;
-        let mut bytes = Vec::with_capacity(HEADER_BYTES + image.len());
-        bytes.extend_from_slice(MAGIC);
-        bytes.put_u64(next);
-        bytes.put_u64(image.len() as u64);
-        bytes.put_u32(image_checksum(next, image));
-        bytes.extend_from_slice(image);
-        let [even, odd] = &self.images;
-        let file = if next.is_multiple_of(2) { even } else { odd };
-        file.write_all_at(&bytes, 0)?;
-        file.sync()?;
+        self.write_image(next, image)?;
         *generation = next;
         Ok(())
     }

@@ -1,4 +1,5 @@
 use super::*;
+use strandline_base::ErrorKind;
 use strandline_device::{Device, MemoryDevice};
 
 fn device() -> MemoryDevice {
@@ -46,4 +47,58 @@ fn a_damaged_image_is_found() {
     let older = device.open("tree-image1").unwrap();
     older.write_all_at(b"x", 0).unwrap();
     assert!(blocks.image().is_err());
+}
+
+/// An image that was written but not synced when the process ended is used by the next one, which
+/// frees its old blocks. So it must not be lost by a crash afterwards.
+#[test]
+fn an_image_that_an_opening_uses_is_durable() {
+    let disk = strandline_sim::SimDisk::new(1);
+    let blocks = FileBlocks::open(&*disk.device(), "tree", 16).unwrap();
+    blocks.put_image(b"durable").unwrap();
+    disk.fail_sync(1);
+    assert!(blocks.put_image(b"newer").is_err());
+    let killed = disk.after_kill();
+    let again = FileBlocks::open(&*killed.device(), "tree", 16).unwrap();
+    let found = again.image().unwrap().unwrap();
+    for seed in 0..8 {
+        let crashed = killed.after_crash(seed);
+        let blocks = FileBlocks::open(&*crashed.device(), "tree", 16).unwrap();
+        assert_eq!(blocks.image().unwrap().unwrap(), found, "seed {seed}");
+    }
+}
+
+#[test]
+fn nothing_is_written_after_a_failed_sync() {
+    for fails_image in [false, true] {
+        let disk = strandline_sim::SimDisk::new(1);
+        let blocks = FileBlocks::open(&*disk.device(), "tree", 16).unwrap();
+        blocks.put_image(b"image").unwrap();
+        disk.fail_sync(1);
+        let failed = match fails_image {
+            true => blocks.put_image(b"newer"),
+            false => blocks.sync(),
+        };
+        assert_eq!(failed.unwrap_err().kind(), ErrorKind::Closed);
+        assert!(blocks.check_usable().is_err());
+        assert!(blocks.write(&[(0, vec![1; 16])]).is_err());
+        assert!(blocks.sync().is_err() && blocks.put_image(b"again").is_err());
+        let newest = blocks.image().unwrap().unwrap();
+        assert_eq!(newest == b"image", !fails_image);
+    }
+}
+
+#[test]
+fn names_of_level_files_are_told_from_others() {
+    let id = LevelFileId(0xfe);
+    let names = file_names(&level_file_name(id));
+    assert!(names.iter().all(|name| level_file_id(name) == Some(id)));
+    for other in [
+        "levels-1",
+        "levels-000000fe-image2",
+        "levels-000000fé",
+        "pages-000000fe",
+    ] {
+        assert_eq!(level_file_id(other), None, "{other}");
+    }
 }

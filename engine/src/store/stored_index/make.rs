@@ -1,11 +1,12 @@
-//! New indexes: empty ones in memory or in a new page file, ones whose file has their entries, and
+//! New indexes: empty ones in memory or in a new file, ones whose file has their entries, and
 //! those in the place of an index that cannot be used.
 
 use super::{Kind, Ordered, Secondary, StoredIndex};
 use crate::catalog::index::{IndexDef, IndexPart, IndexStorage};
+use crate::catalog::index_file::IndexFile;
 use crate::catalog::{KeyDef, TableDef};
 use crate::expressions::RowExpressions;
-use crate::index_files::HeldFile;
+use crate::index_files::{FileEntries, HeldFile};
 use crate::store::Store;
 use crate::store::dead_runs::DeadRuns;
 use crate::store::key_of_row::KeyOfRow;
@@ -16,9 +17,8 @@ use std::sync::atomic::AtomicUsize as Counter; // counts bytes; no part of the p
 use strandline_base::sync::AtomicBool;
 use strandline_base::{ColumnId, Error, Result};
 use strandline_index::{
-    AccessMethod, MemoryIndex, OrderedIndex, OrderedKeys, PagedIndex, PartOrder, UnusableIndex,
+    AccessMethod, MemoryIndex, OrderedIndex, OrderedKeys, PartOrder, UnusableIndex,
 };
-use strandline_storage::pages::PageFileId;
 
 /// The entries of an index: the access method and its file.
 pub(super) struct Entries {
@@ -37,23 +37,29 @@ impl Entries {
         }
     }
 
-    fn on_pages((index, file): (PagedIndex, HeldFile), are_old: bool) -> Self {
+    fn in_file((index, file): FileEntries, are_old: bool) -> Self {
         Self {
-            index: Arc::new(index),
+            index,
             file: Some(file),
             are_old,
         }
     }
 
-    /// None, in a new page file.
-    fn new_on_pages(store: &Store, parts: Vec<PartOrder>) -> Result<Self> {
-        Ok(Self::on_pages(store.index_files.create(parts)?, false))
+    /// None, of an ordered index.
+    fn new_ordered(store: &Store, storage: IndexStorage, parts: Vec<PartOrder>) -> Result<Self> {
+        if storage.is_memory() {
+            return Ok(Self::in_memory(OrderedIndex::counted(parts, memory(store))));
+        }
+        Ok(Self::in_file(
+            store.index_files.create(storage, parts)?,
+            false,
+        ))
     }
 
-    /// Those of a page file that the replay of the log has restored.
-    fn of_file(store: &Store, file: PageFileId, parts: Vec<PartOrder>) -> Result<Self> {
+    /// Those of a file that the opening has found.
+    fn of_file(store: &Store, file: IndexFile, parts: Vec<PartOrder>) -> Result<Self> {
         let opened = store.index_files.open_index(file, parts)?;
-        Ok(Self::on_pages(opened, true))
+        Ok(Self::in_file(opened, true))
     }
 
     fn unusable(failure: Error) -> Self {
@@ -89,15 +95,16 @@ impl Ordered {
 
 impl StoredIndex {
     /// That of the table's constraints over exactly these columns, to be filled from the rows. It
-    /// is ordered, and on pages, if one of them is.
+    /// is ordered, and in a file, if one of them is.
     ///
     /// # Errors
-    /// Those of creating a page file.
+    /// Those of creating a file.
     pub fn of_key(table: &TableDef, columns: &[ColumnId], store: &Store) -> Result<Arc<Self>> {
-        if !table.pages_key(columns) {
+        let storage = table.storage_of_key(columns);
+        if storage.is_memory() {
             return Ok(Self::key_in_memory(table, columns, store));
         }
-        let entries = Entries::new_on_pages(store, key_parts(columns))?;
+        let entries = Entries::new_ordered(store, storage, key_parts(columns))?;
         Ok(Self::over_key(table, columns, store, entries, true))
     }
 
@@ -113,7 +120,7 @@ impl StoredIndex {
         Self::over_key(table, columns, store, entries, is_ordered)
     }
 
-    /// A constraints' index with the entries that its page file has.
+    /// A constraints' index with the entries that its file has.
     ///
     /// # Errors
     /// Those of opening the file: XX001 if it is damaged.
@@ -121,7 +128,7 @@ impl StoredIndex {
         table: &TableDef,
         columns: &[ColumnId],
         store: &Store,
-        file: PageFileId,
+        file: IndexFile,
     ) -> Result<Arc<Self>> {
         let entries = Entries::of_file(store, file, key_parts(columns))?;
         Ok(Self::over_key(table, columns, store, entries, true))
@@ -154,7 +161,7 @@ impl StoredIndex {
     ///
     /// # Errors
     /// Those of compiling its expressions; 0A000 if the database was opened without an evaluator;
-    /// those of creating a page file.
+    /// those of creating a file.
     pub fn secondary(
         table: &TableDef,
         def: &IndexDef,
@@ -162,16 +169,11 @@ impl StoredIndex {
         expressions: Option<&dyn RowExpressions>,
     ) -> Result<Arc<Self>> {
         let key = KeyOfRow::of(table, def, expressions)?;
-        let entries = match def.storage {
-            IndexStorage::Memory => {
-                Entries::in_memory(OrderedIndex::counted(orders(def), memory(store)))
-            }
-            IndexStorage::Pages => Entries::new_on_pages(store, orders(def))?,
-        };
+        let entries = Entries::new_ordered(store, def.storage, orders(def))?;
         Ok(Self::over_secondary(def, key, entries, store))
     }
 
-    /// A secondary index with the entries that its page file has.
+    /// A secondary index with the entries that its file has.
     ///
     /// # Errors
     /// Those of compiling its expressions and of opening the file: XX001 if it is damaged.
@@ -179,7 +181,7 @@ impl StoredIndex {
         table: &TableDef,
         def: &IndexDef,
         store: &Store,
-        (file, expressions): (PageFileId, Option<&dyn RowExpressions>),
+        (file, expressions): (IndexFile, Option<&dyn RowExpressions>),
     ) -> Result<Arc<Self>> {
         let key = KeyOfRow::of(table, def, expressions)?;
         let entries = Entries::of_file(store, file, orders(def))?;

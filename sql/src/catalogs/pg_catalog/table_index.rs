@@ -241,7 +241,7 @@ pub fn positions(table: &TableDef, columns: &[ColumnId]) -> Vec<i64> {
 pub fn storage_parameters(index: &IndexDef) -> Vec<(&str, &str)> {
     let given = index.options.iter();
     let mut all: Vec<(&str, &str)> = given.map(|(n, v)| (n.as_str(), v.as_str())).collect();
-    if index.is_on_pages() {
+    if index.is_on_device() {
         all.push(("storage", index.storage.name()));
     }
     all

@@ -229,9 +229,9 @@ pub fn schema_of(value: &str) -> Result<String> {
     }
 }
 
-pub(super) const INDEX_STORAGES: &[&str] = &["memory", "pages"];
+pub(super) const INDEX_STORAGES: &[&str] = &["memory", "pages", "levels"];
 /// `auto`, and the words of [`KeyIndex`].
-pub(super) const KEY_INDEXES: &[&str] = &["auto", "hash", "ordered", "btree"];
+pub(super) const KEY_INDEXES: &[&str] = &["auto", "hash", "ordered", "btree", "fdtree"];
 pub(super) const CACHE_MODES: &[&str] = &["pc", "pc2", "lc", "off"];
 pub(super) const POLICIES: &[&str] = &["wait", "abort"];
 
@@ -309,6 +309,7 @@ pub(super) fn block_cache_rule(name: &str, value: &str) -> Result<BlockCacheAdmi
 pub(super) fn index_storage(name: &str, value: &str) -> Result<IndexStorage> {
     Ok(match word(name, value, INDEX_STORAGES)? {
         "pages" => IndexStorage::Pages,
+        "levels" => IndexStorage::Levels,
         _ => IndexStorage::Memory,
     })
 }

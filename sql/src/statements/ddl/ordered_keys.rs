@@ -1,5 +1,5 @@
 //! The index of a key: a hash of whole keys, or an ordered one that serves the key's prefixes,
-//! ranges and orders as well, in memory or in a page file.
+//! ranges and orders as well, in memory or in a file.
 //!
 //! A table's `key_index` decides; without it the setting `strandline.key_index`; if that is `auto`,
 //! the key's columns ([`of_columns`]).
@@ -75,7 +75,7 @@ pub fn set_key_index(table: &mut TableDef, word: &str) -> Result<()> {
     let Some(index) = KeyIndex::of_word(word) else {
         let message = format!("invalid value for key_index: \"{word}\"");
         return Err(Error::invalid(SqlState::INVALID_PARAMETER_VALUE, message)
-            .with_hint("Valid values are 'hash', 'ordered' and 'btree'."));
+            .with_hint("Valid values are 'hash', 'ordered', 'btree' and 'fdtree'."));
     };
     table.set_key_index(index);
     let keys = table.keys.iter();

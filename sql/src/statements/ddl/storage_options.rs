@@ -57,7 +57,7 @@ fn unrecognized(option: &SqlOption) -> Error {
     )
     .with_hint(
         "The storage parameters are history: 'forever', 'none' or an interval, and key_index: \
-         'hash', 'ordered' or 'btree'.",
+         'hash', 'ordered', 'btree' or 'fdtree'.",
     )
 }
 

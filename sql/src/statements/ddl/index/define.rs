@@ -17,9 +17,13 @@ use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Error, Result, SqlState, SqlType};
 use strandline_engine::catalog::TableDef;
 use strandline_engine::catalog::index::{
-    IndexDef, IndexExpression, IndexId, IndexMethod, IndexPart, IndexState, IndexValue,
+    IndexDef, IndexExpression, IndexId, IndexMethod, IndexPart, IndexState, IndexStorage,
+    IndexValue,
 };
 use strandline_semantics::sql::walk::{any_expression, walk_mut};
+
+/// The access method whose entries are in levels.
+const FD_TREE: &str = "fdtree";
 
 /// The most columns of an index, including those of INCLUDE.
 const COLUMNS_MAX: usize = 32;
@@ -36,17 +40,18 @@ pub fn index(
             format!("cannot use more than {COLUMNS_MAX} columns in an index"),
         ));
     }
-    let method = method(create)?;
+    let by_method = storage_of_method(create)?;
     let parts = create.columns.iter();
     let parts: Result<Vec<IndexPart>> = parts.map(|column| part(context, table, column)).collect();
     let include = create.include.iter();
     let include: Result<Vec<ColumnId>> = include.map(|name| column(table, name)).collect();
     let predicate = create.predicate.as_ref();
     let (options, storage) = options::of_create(create)?;
+    let storage = agreed(by_method, storage)?;
     Ok(IndexDef {
         id: IndexId(0),
         name: String::new(),
-        method,
+        method: IndexMethod::Ordered,
         parts: parts?,
         include: include?,
         unique: create.unique,
@@ -59,7 +64,7 @@ pub fn index(
         options,
         comment: None,
         storage: storage.unwrap_or(context.index_storage),
-        page_file: None,
+        file_number: None,
     })
 }
 
@@ -86,9 +91,10 @@ pub fn column_names(table: &TableDef, def: &IndexDef) -> Result<Vec<String>> {
     Ok(columns)
 }
 
-fn method(create: &CreateIndex) -> Result<IndexMethod> {
+/// The storage that the access method in USING means; None: it means none.
+fn storage_of_method(create: &CreateIndex) -> Result<Option<IndexStorage>> {
     let name = match &create.using {
-        None | Some(IndexType::BTree) => return Ok(IndexMethod::Ordered),
+        None | Some(IndexType::BTree) => return Ok(None),
         Some(IndexType::Hash) => {
             return Err(
                 Error::unsupported("secondary indexes by hash are not supported")
@@ -97,11 +103,30 @@ fn method(create: &CreateIndex) -> Result<IndexMethod> {
         }
         Some(other) => other.to_string().to_lowercase(),
     };
+    if name == FD_TREE {
+        return Ok(Some(IndexStorage::Levels));
+    }
     Err(Error::invalid(
         SqlState::UNDEFINED_OBJECT,
         format!("access method \"{name}\" does not exist"),
     )
-    .with_hint("Available: btree."))
+    .with_hint("Available: btree and fdtree."))
+}
+
+/// The storage by the method in USING and that of WITH.
+fn agreed(
+    by_method: Option<IndexStorage>,
+    given: Option<IndexStorage>,
+) -> Result<Option<IndexStorage>> {
+    match (by_method, given) {
+        (Some(of_method), Some(given)) if of_method != given => {
+            let (method, given) = (FD_TREE, given.name());
+            let message = format!("access method \"{method}\" has no storage '{given}'");
+            let error = Error::invalid(SqlState::INVALID_PARAMETER_VALUE, message);
+            Err(error.with_hint("Leave out the storage, or USING."))
+        }
+        (of_method, given) => Ok(of_method.or(given)),
+    }
 }
 
 fn column(table: &TableDef, name: &Ident) -> Result<ColumnId> {

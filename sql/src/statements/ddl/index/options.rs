@@ -53,7 +53,7 @@ pub fn storage_named(name: &str) -> Result<IndexStorage> {
     found.ok_or_else(|| {
         let message = format!("invalid value for the storage of an index: \"{name}\"");
         Error::invalid(SqlState("22023"), message)
-            .with_hint("Valid values are 'memory' and 'pages'.")
+            .with_hint("Valid values are 'memory', 'pages' and 'levels'.")
     })
 }
 

@@ -79,7 +79,7 @@ fn renew(catalog: &mut Catalog, table: TableId, only: Option<&str>) {
     let is_named = |index: &IndexDef| only.is_none_or(|name| index.name == name);
     // Those of constraints in memory are built whenever the database is opened.
     let is_meant =
-        |index: &IndexDef, is_key: bool| is_named(index) && (!is_key || index.is_on_pages());
+        |index: &IndexDef, is_key: bool| is_named(index) && (!is_key || index.is_on_device());
     let keys = table.keys.iter().filter_map(|key| key.ordered.as_ref());
     let mut keys = keys.filter(|index| is_meant(index, true));
     if keys.next().is_none() && !table.indexes.iter().any(|index| is_meant(index, false)) {

@@ -58,7 +58,7 @@ fn index(sql: &str) -> IndexDef {
         options: Default::default(),
         comment: None,
         storage: Default::default(),
-        page_file: None,
+        file_number: None,
     }
 }
 
