@@ -12,12 +12,12 @@
 use super::batch::Batch;
 use super::block::{Item, Kind};
 use super::builder::Builders;
-use super::filter::Filter;
 use super::finalize::skip_levels;
 use super::head::Change;
 use super::image;
 use super::level::Level;
 use super::loaded::Loaded;
+use super::partition::entries_max;
 use super::plan::plan;
 use super::progress::Work;
 use super::state::{Mode, Old, Shared, Slot, State};
@@ -117,13 +117,11 @@ impl Compaction {
         );
         let below = state.slots.split_off(plan.replaced);
         let mut slots: Vec<Slot> = Vec::new();
-        let entries = entries_max(state, plan.replaced, loaded.as_deref());
         for above in (0..=plan.fence_levels).rev() {
-            let bits = shared.settings.filter_bits;
-            let filter = (above == 0 && bits > 0).then(|| Filter::new(entries, bits));
+            let bits = if above == 0 { filter_bits(shared) } else { 0 };
             slots.push(Slot {
                 number: plan.target - above,
-                level: Arc::new(Level::new(state.next_run, above > 0, filter)),
+                level: Arc::new(Level::new(state.next_run, above > 0, bits)),
                 live_from: 0,
             });
             state.next_run += 1;
@@ -275,6 +273,10 @@ impl Compaction {
         let loaded = &self.load.loaded;
         let load = loaded.bytes() / loaded.len().max(1) * (loaded.len() - self.load.next);
         let in_memory = (head + load.div_ceil(block_bytes)) as u64;
+        // As many filter blocks are written again.
+        let filters: u64 = (self.sources.iter())
+            .map(|source| source.level.filter_blocks())
+            .sum();
         let (unwritten, written) = match &self.phase {
             Phase::Write(batch) => (batch.left(), batch.len() - batch.left()),
             _ => (self.builders.unwritten(), 0),
@@ -282,7 +284,7 @@ impl Compaction {
         old.work = Work {
             done: read + self.builders.written + written,
             // The last image is work, too.
-            left: 2 * unread + in_memory + unwritten + 1,
+            left: 2 * unread + filters + in_memory + unwritten + 1,
         };
     }
 
@@ -481,6 +483,7 @@ impl Compaction {
                     reclaimed.extend(slot.level.number(slot.live_from));
                     slot.live_from += 1;
                 }
+                reclaimed.extend(slot.level.pass_partitions(wave));
             }
         }
         state.old = Some(old);
@@ -496,6 +499,8 @@ impl Compaction {
             for slot in &old.slots {
                 let live = slot.live_from..slot.level.end();
                 reclaimed.extend(live.filter_map(|ordinal| slot.level.number(ordinal)));
+                let filters = slot.level.partitions();
+                reclaimed.extend(filters.iter().flat_map(|one| &one.numbers));
             }
             self.tighten(shared, &mut state, old.new_levels);
             state.reclaim(reclaimed);
@@ -545,14 +550,13 @@ fn batch_blocks(most: usize, replaced: u64) -> u64 {
     }
 }
 
-/// A bound on the entries of the level that takes those of the head, a load and replaced levels.
-fn entries_max(state: &State, replaced: usize, loaded: Option<&Loaded>) -> u64 {
-    let above = (state.head.data.len() + loaded.map_or(0, Loaded::len)) as u64;
-    let levels = state.slots.iter().take(replaced).map(|slot| &slot.level);
-    let levels = levels.filter(|level| !level.only_fences);
-    let added = levels.map(|level| level.filter().map(Filter::added));
-    let all = state.inserts + state.deletes;
-    above + added.sum::<Option<u64>>().unwrap_or(all).min(all)
+/// Bits of a filter for each entry of a level with data.
+fn filter_bits(shared: &Shared) -> usize {
+    let bits = shared.settings.filter_bits;
+    match entries_max(shared.blocks.block_bytes(), bits) {
+        0 => 0,
+        _ => bits,
+    }
 }
 
 /// Moves pending entries from the old head to the new one.

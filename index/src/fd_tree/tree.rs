@@ -197,7 +197,7 @@ impl FdTree {
 
     /// Calls `each` with the entries of a key until it returns false.
     pub fn scan_key(&self, key: &[u8], mut each: impl FnMut(&[u8]) -> bool) -> Result<()> {
-        if !self.shared.may_have_key(key) {
+        if !self.shared.may_have_key(key)? {
             return Ok(());
         }
         let before = [key, &[u8::MAX; ROW_BYTES + 1]].concat();
@@ -422,6 +422,14 @@ impl FdTree {
         slots
             .map(|slot| (slot.number, slot.blocks(), slot.level.only_fences))
             .collect()
+    }
+
+    /// Blocks of the filters of all levels, those included that a compaction replaces.
+    pub fn filter_blocks(&self) -> u64 {
+        let state = self.shared.state.lock();
+        let old = state.old.iter().flat_map(|old| &old.slots);
+        let slots = state.slots.iter().chain(old);
+        slots.map(|slot| slot.level.filter_blocks()).sum()
     }
 
     /// Calls `each` with the entries of `from..before` until it returns false.
