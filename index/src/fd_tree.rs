@@ -14,8 +14,8 @@
 //!   reader of its era is left and an image without it is durable.
 //! * A compaction begins at half of the head's budget, so that ascending keys, which the wavefront
 //!   meets last, have room. Writers pay for it ahead, step by step (`budget`, `drive`).
-//! * A level has Bloom filters of its keys, which are written with its blocks (`filter`, `partition`,
-//!   `filtering`), and a load is a source of a compaction (`load`).
+//! * A level has Bloom filters of its keys, which are written with its blocks (`filter`,
+//!   `partition`, `filtering`), and a load is a source of a compaction (`load`).
 //! * A key has at most one data entry in a level: duplicates are different entries.
 //! * Sizes are bytes: I3 allows a quarter more and 2 blocks.
 
@@ -38,6 +38,7 @@ mod loaded;
 mod partition;
 mod plan;
 mod progress;
+mod read_ahead;
 mod scan;
 mod state;
 mod tree;

@@ -182,9 +182,8 @@ impl Builders {
         unwritten.sum::<usize>() as u64
     }
 
-    /// All published blocks that are not written, the open ones as they are, and the filters of their
-    /// entries. Nothing is added
-    /// before [`Builders::end_batch`].
+    /// All published blocks that are not written, the open ones as they are, and the filters of
+    /// their entries. Nothing is added before [`Builders::end_batch`].
     pub fn begin_batch(&mut self, shared: &Shared) -> Result<Batch> {
         let mut blocks = Vec::new();
         for building in &self.levels {

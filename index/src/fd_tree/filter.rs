@@ -1,6 +1,6 @@
-//! A blocked Bloom filter over a part of a level's keys (`partition`): of most keys that a level does
-//! not have, a lookup knows so without reading a block. Above all an insert, which looks whether its
-//! entry is there, reads nothing.
+//! A blocked Bloom filter over a part of a level's keys (`partition`): of most keys that a level
+//! does not have, a lookup knows so without reading a block. Above all an insert, which looks
+//! whether its entry is there, reads nothing.
 //!
 //! A key's eight bits are in one line of 32 bytes, one bit in each word, as in Parquet's filter. At
 //! 10 bits a key about 1 of 100 absent keys is taken to be present.

@@ -1,5 +1,5 @@
-//! The filters of a level under construction. Readers see each filter from its first entry on; at the
-//! end of a batch the last one is replaced by one for as many entries as it has.
+//! The filters of a level under construction. Readers see each filter from its first entry on; at
+//! the end of a batch the last one is replaced by one for as many entries as it has.
 
 use super::filter::{Filter, hash_of_entry};
 use super::level::Level;

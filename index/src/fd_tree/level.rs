@@ -224,27 +224,70 @@ impl Level {
         }
     }
 
+    /// A block.
+    ///
+    /// # Errors
+    /// The device's; XX001 if the block is damaged, or if there is none.
     pub fn read(&self, ordinal: u64, tree: u64, blocks: &dyn LevelBlocks) -> Result<Arc<Block>> {
-        match self.place(ordinal) {
-            Some(Place::Memory(block)) => Ok(block),
-            Some(Place::Stored(number, frame)) => {
-                if let Some(block) = frame.and_then(|frame| frame.get()) {
-                    return Ok(block);
+        match self.in_memory(ordinal, tree)? {
+            Ok(block) => Ok(block),
+            Err(number) => self.decode(ordinal, number, tree, &blocks.read(number)?),
+        }
+    }
+
+    /// Blocks, in this order. Those that are not in memory are read at the same time.
+    ///
+    /// # Errors
+    /// As [`Level::read`].
+    pub fn read_many(
+        &self,
+        ordinals: &[u64],
+        tree: u64,
+        blocks: &dyn LevelBlocks,
+    ) -> Result<Vec<Arc<Block>>> {
+        let found = ordinals
+            .iter()
+            .map(|ordinal| self.in_memory(*ordinal, tree));
+        let found: Vec<_> = found.collect::<Result<_>>()?;
+        let unread: Vec<u64> = found
+            .iter()
+            .filter_map(|one| one.as_ref().err().copied())
+            .collect();
+        let mut read = blocks.read_many(&unread)?.into_iter();
+        let found = found
+            .into_iter()
+            .zip(ordinals)
+            .map(|(one, ordinal)| match one {
+                Ok(block) => Ok(block),
+                Err(number) => {
+                    let bytes = read.next().unwrap_or_default();
+                    self.decode(*ordinal, number, tree, &bytes)
                 }
-                let bytes = blocks.read(number)?;
-                let run = self.run;
-                let at = Identity {
-                    tree,
-                    number,
-                    run,
-                    ordinal,
-                };
-                Ok(Arc::new(Block::decode(&bytes, at)?))
+            });
+        found.collect()
+    }
+
+    /// A block in memory, or its number.
+    fn in_memory(&self, ordinal: u64, tree: u64) -> Result<std::result::Result<Arc<Block>, u64>> {
+        match self.place(ordinal) {
+            Some(Place::Memory(block)) => Ok(Ok(block)),
+            Some(Place::Stored(number, frame)) => {
+                Ok(frame.and_then(|frame| frame.get()).ok_or(number))
             }
             None => Err(Error::corrupt(
                 format!("index {tree}, run {}", self.run),
                 format!("a fence leads to block {ordinal}, which the run does not have"),
             )),
         }
+    }
+
+    fn decode(&self, ordinal: u64, number: u64, tree: u64, bytes: &[u8]) -> Result<Arc<Block>> {
+        let at = Identity {
+            tree,
+            number,
+            run: self.run,
+            ordinal,
+        };
+        Ok(Arc::new(Block::decode(bytes, at)?))
     }
 }

@@ -1,6 +1,6 @@
-//! Filters of a level, each for the data entries from one entry up to the next filter. They are written
-//! with the blocks of the same batch, and read when a lookup first needs them, so that an opened tree
-//! knows its absent keys as well.
+//! Filters of a level, each for the data entries from one entry up to the next filter. They are
+//! written with the blocks of the same batch, and read when a lookup first needs them, so that an
+//! opened tree knows its absent keys as well.
 //!
 //! ```text
 //! 0   u32  CRC-32C over tree, number, 1, and the bytes from 4 up to the end of the lines
@@ -93,14 +93,15 @@ impl Partition {
             return Ok(filter.clone());
         }
         let mut filter = Filter::default();
-        for (number, ordinal) in self.numbers.iter().zip(self.ordinal..) {
+        let read = blocks.read_many(&self.numbers)?;
+        let numbers = self.numbers.iter().zip(self.ordinal..);
+        for ((number, ordinal), bytes) in numbers.zip(read) {
             let at = Identity {
                 tree,
                 number: *number,
                 run,
                 ordinal,
             };
-            let bytes = blocks.read(*number)?;
             take_block(&bytes, at, &mut filter).ok_or_else(|| {
                 let place = format!("block {number} of index {tree}");
                 Error::corrupt(place, "the filter in it is damaged: build the index anew")

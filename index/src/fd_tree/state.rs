@@ -232,6 +232,11 @@ impl Shared {
         level.read(ordinal, self.settings.tree, &*self.blocks)
     }
 
+    /// Blocks, as [`Shared::read`] gives them, read at the same time.
+    pub fn read_many(&self, level: &Level, ordinals: &[u64]) -> Result<Vec<Arc<Block>>> {
+        level.read_many(ordinals, self.settings.tree, &*self.blocks)
+    }
+
     /// A block on the path of a lookup, which is kept in the pool.
     pub fn read_cached(&self, level: &Level, ordinal: u64) -> Result<Arc<Block>> {
         match level.frame(ordinal, &self.pool) {

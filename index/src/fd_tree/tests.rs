@@ -1,5 +1,6 @@
 mod crash;
 mod interleaved;
+mod read_ahead;
 mod writers;
 
 use super::*;

@@ -50,7 +50,7 @@ impl Hooked {
     }
 
     /// The reads of `lookup`.
-    fn reads(&self, lookup: impl FnOnce()) -> usize {
+    pub(super) fn reads(&self, lookup: impl FnOnce()) -> usize {
         self.reads_left.store(1 << 40, Ordering::SeqCst);
         lookup();
         (1 << 40) - self.reads_left.swap(usize::MAX, Ordering::SeqCst)
@@ -141,7 +141,7 @@ fn a_reader_may_pause_before_every_read() {
                 paused += usize::from(blocks.reads_left.load(Ordering::SeqCst) > reads);
             }
         }
-        for reads in (0..150).step_by(7) {
+        for reads in (0..100).step_by(4) {
             for direction in [Direction::Forward, Direction::Backward] {
                 blocks.reads_left.store(reads, Ordering::SeqCst);
                 let mut found = all(&tree, direction);
@@ -153,6 +153,7 @@ fn a_reader_may_pause_before_every_read() {
                 paused += usize::from(blocks.reads_left.load(Ordering::SeqCst) > reads);
             }
         }
+        blocks.reads_left.store(usize::MAX, Ordering::SeqCst);
         assert!(paused > 40, "{paused} readers were paused");
         check_whole(&tree, "after the readers");
         tree.checkpoint().unwrap();
@@ -254,8 +255,8 @@ fn filters_come_back_after_an_opening() {
     );
 }
 
-/// Between any two reads of filters by a lookup in an opened tree, whole compactions replace and free
-/// the filters.
+/// Between any two reads of filters by a lookup in an opened tree, whole compactions replace and
+/// free the filters.
 #[test]
 fn a_reader_may_pause_before_a_filter() {
     let blocks = Hooked::blocks();
