@@ -32,6 +32,7 @@ mod filtering;
 mod finalize;
 mod head;
 mod image;
+mod inspect;
 mod level;
 mod load;
 mod loaded;
@@ -40,6 +41,7 @@ mod plan;
 mod progress;
 mod read_ahead;
 mod scan;
+mod sources;
 mod state;
 mod tree;
 
