@@ -1,7 +1,7 @@
 //! Readers, a compaction and a failing device, interleaved at chosen places: the blocks call back.
 
 use super::*;
-use crate::fd_tree::image;
+use crate::fd_tree::{image, partition};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, Weak};
 use strandline_base::{Error, Result};
@@ -280,4 +280,38 @@ fn a_reader_may_pause_before_a_filter() {
         }
     }
     assert!(paused > 15, "{paused} readers were paused");
+}
+
+/// The entries of a key may begin with a filter: the one before it does not know the key.
+#[test]
+fn a_key_is_looked_for_in_all_its_filters() {
+    let settings = Settings {
+        filter_bits: 10,
+        batch_bytes: 1 << 20,
+        ..small(Mode::Fc)
+    };
+    let whole = partition::entries_max(256, 10) as u64;
+    let tree = FdTree::open(settings, Hooked::blocks(), Pool::new(0)).unwrap();
+    let mut entries: Vec<[u8; 16]> = (0..whole).map(key).collect();
+    entries.extend(
+        (0..2 * whole).map(|row| (u128::from(whole) << 64 | u128::from(row)).to_be_bytes()),
+    );
+    let entries: Vec<&[u8]> = entries.iter().map(|entry| &entry[..]).collect();
+    tree.load(&entries, None).unwrap();
+    assert!(tree.filter_blocks() >= 6, "three filters");
+    for number in [0, whole - 1, whole] {
+        let mut found = 0;
+        let each = |_: &[u8]| {
+            found += 1;
+            true
+        };
+        tree.scan_key(&number.to_be_bytes(), each).unwrap();
+        assert_eq!(
+            found,
+            if number == whole { 2 * whole } else { 1 },
+            "{number}"
+        );
+    }
+    assert!(entries.iter().all(|entry| tree.contains(entry).unwrap()));
+    check_whole(&tree, "several filters");
 }
