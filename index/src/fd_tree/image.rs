@@ -198,7 +198,10 @@ fn take_slots(reader: &mut ByteReader<'_>, used: &mut Vec<u64>) -> Option<Vec<Sl
             let numbers = take_numbers(reader, used)?;
             partitions.push(Arc::new(Partition::stored(first.into(), ordinal, numbers)));
         }
-        if !partitions.is_sorted_by(|a, b| a.first < b.first) {
+        let is_before = |a: &Arc<Partition>, b: &Arc<Partition>| {
+            a.first < b.first && a.ordinal + a.numbers.len() as u64 <= b.ordinal
+        };
+        if !partitions.is_sorted_by(is_before) {
             return None;
         }
         let level = Level::opened(run, only_fences, first, numbers);

@@ -76,3 +76,44 @@ fn a_short_cursor_reads_few_blocks() {
         }
     }
 }
+
+/// A cursor goes on beside the steps of a compaction, before, at and behind its wavefront: blocks
+/// that it keeps are those that do not change.
+#[test]
+fn a_cursor_beside_steps_misses_nothing() {
+    for direction in [Direction::Forward, Direction::Backward] {
+        for (ahead, a_step) in (0..40)
+            .step_by(3)
+            .flat_map(|ahead| (1..6).map(move |n| (ahead, n)))
+        {
+            let (_, tree) = Hooked::tree(Mode::Fc);
+            load(&tree, 0..400);
+            let mut other = 1000;
+            while !tree.is_compacting() {
+                tree.add(&key(other)).unwrap();
+                other += 1;
+            }
+            for _ in 0..ahead {
+                tree.compact_step().unwrap();
+            }
+            let range = crate::entry::EntryRange {
+                before: Some(key(400).as_slice().into()),
+                ..Default::default()
+            };
+            let mut entries = tree.entries(&range, direction);
+            let mut found = Vec::new();
+            while let Some(entry) = entries.next().unwrap() {
+                found.push(entry.to_vec());
+                if found.len() % a_step == 0 {
+                    tree.compact_step().unwrap();
+                }
+            }
+            if direction == Direction::Backward {
+                found.reverse();
+            }
+            let expected = (0..400).map(|number| key(number).to_vec());
+            let what = format!("{direction:?}, {ahead} steps ahead, {a_step} entries a step");
+            assert!(found.into_iter().eq(expected), "{what}");
+        }
+    }
+}
