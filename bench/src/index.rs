@@ -10,6 +10,7 @@
 //! | orders | orders/s with 10 lines and two foreign keys, 1 and 8 clients | PostgreSQL, SQLite |
 //! | load | rows/s into a table with two indexes and a foreign key | DuckDB |
 //! | churn | an index after 10 M updates of its column: bytes, updates/s | a fresh index |
+//! | fdtree | an FD+tree's worst insert, requests/s and space | the FD+ paper's other merges |
 //! | selectivity | ms of a sum over 1 to all rows, as chosen | the index, a scan, PostgreSQL |
 //!
 //! The groups `create`, `reads` and `selectivity` share a table. `create` runs first, since it
@@ -19,6 +20,7 @@ mod churn;
 mod clients;
 mod create;
 mod embedded;
+mod fd_tree;
 mod keys;
 mod load;
 mod orders;
@@ -42,7 +44,7 @@ use strandline_base::rng::Rng;
 use strandline_index::hash_integer;
 
 /// Every group, in the order they run.
-pub const GROUPS: [(&str, Group<Bench>); 9] = [
+pub const GROUPS: [(&str, Group<Bench>); 10] = [
     ("keys", keys::run),
     ("create", create::run),
     ("reads", reads::run),
@@ -52,6 +54,7 @@ pub const GROUPS: [(&str, Group<Bench>); 9] = [
     ("load", load::run),
     ("churn", churn::run),
     ("selectivity", selectivity::run),
+    ("fdtree", fd_tree::run),
 ];
 
 /// Rows with the same value of `a`.
@@ -71,6 +74,9 @@ pub struct Bench {
     /// rows of a table that only one group uses
     small_rows: u64,
     rounds: usize,
+    is_quick: bool,
+    /// the paper's largest sizes, too
+    is_full: bool,
     /// duration of one round of statements
     round: Duration,
     /// rows of the table that `churn` updates, and how many updates it makes
@@ -84,13 +90,15 @@ pub struct Bench {
 
 impl Bench {
     /// A run that keeps our files in `directory`; PostgreSQL's files are below `/var/tmp`.
-    pub fn new(directory: &Path, quick: bool, seed: u64) -> Self {
+    pub fn new(directory: &Path, (quick, is_full): (bool, bool), seed: u64) -> Self {
         Self {
             directory: directory.to_path_buf(),
             seed,
             rows: if quick { 1_000_000 } else { 10_000_000 },
             small_rows: if quick { 100_000 } else { 1_000_000 },
             rounds: if quick { 3 } else { 5 },
+            is_quick: quick,
+            is_full,
             round: Duration::from_millis(if quick { 200 } else { 2_000 }),
             churned: if quick {
                 (20_000, 300_000)

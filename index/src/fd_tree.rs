@@ -14,8 +14,8 @@
 //!   reader of its era is left and an image without it is durable.
 //! * A compaction begins at half of the head's budget, so that ascending keys, which the wavefront
 //!   meets last, have room. Writers pay for it ahead, step by step (`budget`, `drive`).
-//! * A level has a Bloom filter of its keys in memory (`filter`), and a load is a source of a
-//!   compaction (`load`).
+//! * A level has Bloom filters of its keys, which are written with its blocks (`filter`,
+//!   `partition`, `filtering`), and a load is a source of a compaction (`load`).
 //! * A key has at most one data entry in a level: duplicates are different entries.
 //! * Sizes are bytes: I3 allows a quarter more and 2 blocks.
 
@@ -28,15 +28,20 @@ mod compaction;
 mod drive;
 mod estimate;
 mod filter;
+mod filtering;
 mod finalize;
 mod head;
 mod image;
+mod inspect;
 mod level;
 mod load;
 mod loaded;
+mod partition;
 mod plan;
 mod progress;
+mod read_ahead;
 mod scan;
+mod sources;
 mod state;
 mod tree;
 

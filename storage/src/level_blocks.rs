@@ -7,9 +7,11 @@
 //! 2. [`LevelBlocks::put_image`] replaces the image as a whole: a crash leaves the older or the
 //!    newer one.
 
+mod block_queue;
 mod file_blocks;
 mod memory_blocks;
 
+pub use block_queue::BlockQueue;
 pub use file_blocks::FileBlocks;
 pub use memory_blocks::MemoryBlocks;
 
@@ -46,6 +48,10 @@ pub trait LevelBlocks: Send + Sync + std::fmt::Debug {
     fn allocate(&self, count: usize) -> Result<Vec<u64>>;
     /// The bytes of a block.
     fn read(&self, block: u64) -> Result<Vec<u8>>;
+    /// The bytes of blocks, in this order, read at the same time if the device can.
+    fn read_many(&self, blocks: &[u64]) -> Result<Vec<Vec<u8>>> {
+        blocks.iter().map(|block| self.read(*block)).collect()
+    }
     /// Writes whole blocks; durable after [`LevelBlocks::sync`].
     fn write(&self, blocks: &[(u64, Vec<u8>)]) -> Result<()>;
     /// Makes the blocks written so far durable.

@@ -1,358 +1,269 @@
-//! Figures of the FD+tree on a throttled device, after the FD+ paper's §5: Fig. 6 (shares of
-//! lookups), Fig. 7 (sizes), Fig. 8 (nearly only inserts), Fig. 9 (ablations). Of each run the
-//! completion time, the worst insert and lookup, and the most space.
+//! The group `fdtree`: the figures of [FD+ §5] for FD+FC (`fc`, our side) beside the ways of
+//! merging that the paper compares it with: everybody waits (`xm`), the old levels stay to the
+//! end (`ds`), each head has half of the memory (`fc_no_sharing`), one key is moved at a time
+//! (`fc_tuple`).
 //!
-//! `cargo run --release -p strandline-index --example fd_tree -- [entries] [requests] [figures]
-//! [modes]`, figures and modes joined by commas, such as `6,9 fc,ds`
-//!
-//! Prints a table, and a line of JSON per result. Differences from the paper: the device is memory
-//! behind a limit of 250 MB/s and 64,000 requests/s; 2 threads look up, 1 modifies, 1 compacts.
+//! Of each point: the worst modification, requests per second, the most space, and bytes written
+//! for a modification. The goals are the worst modification at most 0.1x of `xm` and `ds`,
+//! throughput at least theirs, space at most 1.1x of `xm`, which has no second copy.
 
-use std::io::Write as _;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
-use strandline_base::Result;
-use strandline_base::rng::Rng;
-use strandline_device::{Limits, MemoryDevice, Throttled, real_delays};
-use strandline_index::{FdTree, FdTreeMode as Mode, FdTreeSettings};
-use strandline_storage::level_blocks::{FileBlocks, LevelBlocks};
-use strandline_storage::pool::Pool;
+mod experiment;
 
-const BLOCK_BYTES: usize = 4096;
-const LIMITS: Limits = Limits {
-    bandwidth: 250_000_000,
-    requests: 64_000,
-};
-const LOOKUP_THREADS: u64 = 2;
+use super::Bench;
+use crate::Result;
+use crate::report::{Figure, Goal, Report, config};
+use crate::rounds::Spread;
+use experiment::{Keys, MODES, Outcome, Run, run as measure};
+use serde_json::{Value, json};
+use std::sync::atomic::Ordering::Relaxed;
 
-/// Blocks of a device, with the reads counted and the most that were used.
-#[derive(Debug)]
-struct Counted {
-    blocks: FileBlocks,
-    reads: AtomicU64,
-    used_max: AtomicU64,
-}
+/// The paper's preload, head and cache are divided by this: 1 M entries.
+const SCALE: f64 = 10.0;
+/// The most entries of Fig. 7, which `--full` has with the paper's head and cache.
+const FULL_ENTRIES: u64 = 90_000_000;
 
-impl LevelBlocks for Counted {
-    fn block_bytes(&self) -> usize {
-        self.blocks.block_bytes()
-    }
-    fn allocate(&self, count: usize) -> Result<Vec<u64>> {
-        let numbers = self.blocks.allocate(count)?;
-        self.used_max.fetch_max(self.blocks.used() as u64, Relaxed);
-        Ok(numbers)
-    }
-    fn read(&self, block: u64) -> Result<Vec<u8>> {
-        self.reads.fetch_add(1, Relaxed);
-        self.blocks.read(block)
-    }
-    fn write(&self, blocks: &[(u64, Vec<u8>)]) -> Result<()> {
-        self.blocks.write(blocks)
-    }
-    fn sync(&self) -> Result<()> {
-        self.blocks.sync()
-    }
-    fn free(&self, blocks: &[u64]) {
-        self.blocks.free(blocks);
-    }
-    fn used(&self) -> usize {
-        self.blocks.used()
-    }
-    fn set_used(&self, blocks: &[u64]) {
-        self.blocks.set_used(blocks);
-    }
-    fn put_image(&self, image: &[u8]) -> Result<()> {
-        self.blocks.put_image(image)
-    }
-    fn image(&self) -> Result<Option<Vec<u8>>> {
-        self.blocks.image()
-    }
-}
-
-/// One run.
-#[derive(Clone, Copy, Debug)]
-struct Run {
+/// A point of a figure: all modes do the same requests.
+struct Point {
     figure: &'static str,
-    mode: Mode,
-    is_ascending: bool,
-    /// entries before the run
-    entries: u64,
-    requests: u64,
-    /// lookups among 100 requests
-    lookups: u64,
-    /// deletes among 100 modifications
-    deletes: u64,
-    filter_bits: usize,
-    pool_bytes: usize,
-}
-
-/// Its result.
-struct Outcome {
-    seconds: f64,
-    worst_modification: Duration,
-    worst_lookup: Duration,
-    modified: u64,
-    looked_up: u64,
-    reads: u64,
-    /// blocks at the begin, and the most during the run
-    blocks: (u64, u64),
-}
-
-fn entry(number: u64, is_ascending: bool) -> [u8; 16] {
-    let key = match is_ascending {
-        true => number,
-        // A permutation of all numbers.
-        false => (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15),
-    };
-    (u128::from(key) << 64 | u128::from(number)).to_be_bytes()
-}
-
-/// A loaded tree, and what its threads share.
-struct Threads {
     run: Run,
-    tree: FdTree,
-    inserted: AtomicU64,
-    is_over: AtomicBool,
+    modes: usize,
+    /// what the paper says of it
+    paper: &'static str,
 }
 
-impl Threads {
-    /// A tree over `blocks` with the run's entries.
-    fn load(run: Run, blocks: &Arc<Counted>) -> Result<Self> {
-        let settings = FdTreeSettings {
-            mode: run.mode,
-            filter_bits: run.filter_bits,
-            ..FdTreeSettings::default()
+const FIG_6: &str = "10 M entries, W_l from 0 to 1: worst insert of FD+FC about 1 s, of FD+XM and \
+                     FD+DS 33 to 38 s; throughput of FD+FC 1.15x FD+DS up to W_l 0.2, else 1.08x; \
+                     1.27x FD+XM at 0.6, 1.2x at 0.8; FD+DS takes twice the space";
+const FIG_7: &str = "W_l 0.8: at 90 M entries the worst insert of FD+DS takes 659 s, of FD+FC less \
+                     than 1 s";
+const FIG_8: &str = "TPC-C orders, 91.3 % modifications: throughput of FD+FC 1.14x FD+DS at 100 \
+                     warehouses";
+const FIG_9: &str = "worst insert without shared memory 32 to 38 s, with it about 1 s; by tuple \
+                     the mean insert takes 12x at W_l 0.9";
+
+fn points(bench: &Bench) -> Vec<Point> {
+    let mut all = Run::scaled(SCALE);
+    if bench.is_quick {
+        all.requests /= 10;
+    }
+    let point = |figure, modes, paper, run| Point {
+        figure,
+        run,
+        modes,
+        paper,
+    };
+    let mut points = Vec::new();
+    let shares: &[u64] = match bench.is_quick {
+        true => &[20, 80],
+        false => &[0, 20, 40, 60, 80, 100],
+    };
+    for keys in [Keys::Random, Keys::Ascending] {
+        for &lookups in shares {
+            let run = Run {
+                keys,
+                lookups,
+                ..all
+            };
+            points.push(point("Fig. 6", 3, FIG_6, run));
+        }
+    }
+    let sizes: &[u64] = if bench.is_quick { &[] } else { &[3, 9] };
+    for times in sizes {
+        let run = Run {
+            entries: all.entries * times,
+            ..all
         };
-        let tree = FdTree::open(settings, blocks.clone(), Pool::new(run.pool_bytes))?;
-        let mut first: Vec<_> = (0..run.entries)
-            .map(|n| entry(n, run.is_ascending))
-            .collect();
-        first.sort_unstable();
-        let first: Vec<&[u8]> = first.iter().map(|entry| &entry[..]).collect();
-        tree.load(&first, None)?;
-        Ok(Self {
-            inserted: AtomicU64::new(run.entries),
-            is_over: AtomicBool::new(false),
-            run,
-            tree,
-        })
+        points.push(point("Fig. 7", 3, FIG_7, run));
+    }
+    if bench.is_full {
+        let run = Run {
+            entries: FULL_ENTRIES,
+            requests: FULL_ENTRIES,
+            ..Run::scaled(1.0)
+        };
+        points.push(point("Fig. 7, whole", 3, FIG_7, run));
+    }
+    let orders = Run {
+        keys: Keys::Ascending,
+        lookups: 9,
+        ..all
+    };
+    points.push(point("Fig. 8", 3, FIG_8, orders));
+    let few_lookups = Run { lookups: 20, ..all };
+    points.push(point("Fig. 9", MODES.len(), FIG_9, few_lookups));
+    points
+}
+
+/// How a goal was met at all points.
+struct Verdict {
+    goal: &'static str,
+    met: usize,
+    points: usize,
+    ratios: Vec<f64>,
+}
+
+impl Verdict {
+    fn of(goal: &'static str) -> Self {
+        Self {
+            goal,
+            met: 0,
+            points: 0,
+            ratios: Vec::new(),
+        }
     }
 
-    fn compact(&self) -> Result<()> {
-        while !self.is_over.load(Relaxed) {
-            if !self.tree.compact_step()? {
-                std::thread::yield_now();
+    fn add(&mut self, figure: &Figure) {
+        let (Some(meets), Some(ratio)) = (figure.meets(), figure.ratio()) else {
+            return;
+        };
+        self.met += usize::from(meets);
+        self.points += 1;
+        self.ratios.push(ratio);
+    }
+
+    fn text(&self) -> String {
+        let Self {
+            goal, met, points, ..
+        } = self;
+        match self.ratios.is_empty() {
+            true => format!("{goal}: not measured"),
+            false => {
+                let spread = Spread::of(self.ratios.iter().copied());
+                let (least, most) = (spread.least, spread.most);
+                format!("{goal}: at {met} of {points} points, {least:.2} to {most:.2}")
             }
+        }
+    }
+}
+
+/// Figures of every point, then what they show together.
+pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
+    let mut verdicts = [
+        Verdict::of("worst modification of fc at most 0.1x of xm and ds"),
+        Verdict::of("throughput of fc at least that of xm and ds"),
+        Verdict::of("space of fc at most 1.1x of xm"),
+    ];
+    for point in points(bench) {
+        let mut outcomes = Vec::new();
+        for (name, mode) in MODES.into_iter().take(point.modes) {
+            outcomes.push((name, measure(Run { mode, ..point.run })?));
+        }
+        let [(_, ours), rivals @ ..] = outcomes.as_slice() else {
+            continue;
+        };
+        for (name, theirs) in rivals {
+            point.compare(ours, (name, theirs), report, &mut verdicts)?;
+        }
+    }
+    for verdict in verdicts {
+        report.verdict("fdtree", &verdict.text())?;
+    }
+    Ok(())
+}
+
+impl Point {
+    fn compare(
+        &self,
+        ours: &Outcome,
+        (name, theirs): (&str, &Outcome),
+        report: &mut Report,
+        [worst, throughput, space]: &mut [Verdict; 3],
+    ) -> Result<()> {
+        let is_rival = ["xm", "ds"].contains(&name);
+        let goal = |goal| is_rival.then_some(goal);
+        let mut add = |what, unit, goal, of: fn(&Outcome) -> f64| {
+            let figure = Figure {
+                case: self.case(what),
+                unit,
+                ours: of(ours).into(),
+                peer: format!("strandline, {name}"),
+                theirs: Some(of(theirs).into()),
+                goal,
+                config: config([
+                    ("run", self.config()),
+                    ("ours", of_run(ours)),
+                    ("theirs", of_run(theirs)),
+                ]),
+            };
+            report.add(figure.clone())?;
+            Result::Ok(figure)
+        };
+        let figure = add(
+            "requests",
+            "1/s",
+            goal(Goal::AtLeast(1.0)),
+            Outcome::per_second,
+        )?;
+        throughput.add(&figure);
+        let space_goal = (name == "xm").then_some(Goal::AtMost(1.1));
+        let figure = add("most space", "bytes", space_goal, |of| {
+            of.space_bytes().1 as f64
+        })?;
+        space.add(&figure);
+        if ours.modifications.count() > 0 {
+            let worst_goal = goal(Goal::AtMost(0.1));
+            let figure = add("worst modification", "ms", worst_goal, |of| {
+                of.modifications.worst_ms()
+            })?;
+            worst.add(&figure);
+            add(
+                "written for a modification",
+                "bytes",
+                None,
+                Outcome::written_bytes,
+            )?;
         }
         Ok(())
     }
 
-    /// The longest of `count` modifications.
-    fn modify(&self, count: u64) -> Result<Duration> {
-        let (mut rng, mut worst, mut deleted) = (Rng::new(1), Duration::ZERO, 0);
-        for _ in 0..count {
-            let begin = Instant::now();
-            if rng.below(100) < self.run.deletes && deleted < self.run.entries {
-                self.tree.remove(&entry(deleted, self.run.is_ascending))?;
-                deleted += 1;
-            } else {
-                let number = self.inserted.fetch_add(1, Relaxed);
-                self.tree.add(&entry(number, self.run.is_ascending))?;
-            }
-            worst = worst.max(begin.elapsed());
-        }
-        Ok(worst)
+    fn case(&self, what: &str) -> String {
+        let Run {
+            entries, lookups, ..
+        } = self.run;
+        let keys = self.keys();
+        let millions = entries as f64 / 1e6;
+        let figure = self.figure;
+        format!("{figure}: {what}, {lookups} % lookups, {keys} keys, {millions} M entries")
     }
 
-    /// The longest of `count` lookups.
-    fn look_up(&self, count: u64, seed: u64) -> Result<Duration> {
-        let (mut rng, mut worst) = (Rng::new(seed), Duration::ZERO);
-        for _ in 0..count {
-            let number = rng.below(self.inserted.load(Relaxed));
-            let begin = Instant::now();
-            self.tree.contains(&entry(number, self.run.is_ascending))?;
-            worst = worst.max(begin.elapsed());
+    fn keys(&self) -> &'static str {
+        match self.run.keys {
+            Keys::Random => "random",
+            Keys::Ascending => "ascending",
         }
-        Ok(worst)
     }
 
-    /// The longest modification and the longest lookup, beside a thread that compacts.
-    fn work(&self, modifications: u64, lookups: u64) -> Result<(Duration, Duration)> {
-        std::thread::scope(|scope| {
-            let compactor = scope.spawn(|| self.compact());
-            let readers: Vec<_> = (0..LOOKUP_THREADS)
-                .map(|n| scope.spawn(move || self.look_up(lookups / LOOKUP_THREADS, n + 2)))
-                .collect();
-            let modified = self.modify(modifications);
-            let mut worst = Duration::ZERO;
-            for reader in readers {
-                worst = worst.max(reader.join().expect("a reader does not panic")?);
-            }
-            self.is_over.store(true, Relaxed);
-            compactor.join().expect("the compactor does not panic")?;
-            Ok((modified?, worst))
+    fn config(&self) -> Value {
+        json!({
+            "entries": self.run.entries,
+            "paper_divided_by": self.run.scale,
+            "head_bytes": self.run.head_bytes(),
+            "cache_bytes": self.run.cache_bytes(),
+            "requests": self.run.requests,
+            "deletes_of_100_modifications": self.run.deletes,
+            "keys": self.keys(),
+            "threads": "6 look up, 2 modify, 1 compacts",
+            "device": experiment::device(),
+            "paper": self.paper,
         })
     }
 }
 
-fn run(run: Run) -> Result<Outcome> {
-    let device = Throttled::new(Arc::new(MemoryDevice::default()), LIMITS, real_delays());
-    let blocks = Arc::new(Counted {
-        blocks: FileBlocks::open(&device, "tree", BLOCK_BYTES)?,
-        reads: AtomicU64::new(0),
-        used_max: AtomicU64::new(0),
-    });
-    let threads = Threads::load(run, &blocks)?;
-    let blocks_before = blocks.used() as u64;
-    blocks.used_max.store(blocks_before, Relaxed);
-    blocks.reads.store(0, Relaxed);
-    let looked_up = run.requests * run.lookups / 100;
-    let modified = run.requests - looked_up;
-    let begin = Instant::now();
-    let (worst_modification, worst_lookup) = threads.work(modified, looked_up)?;
-    Ok(Outcome {
-        seconds: begin.elapsed().as_secs_f64(),
-        worst_modification,
-        worst_lookup,
-        modified,
-        looked_up,
-        reads: blocks.reads.load(Relaxed),
-        blocks: (blocks_before, blocks.used_max.load(Relaxed)),
+/// Figures of one side that are not compared.
+fn of_run(outcome: &Outcome) -> Value {
+    let counts = &outcome.counts;
+    json!({
+        "seconds": outcome.seconds,
+        "modification_mean_us": outcome.modifications.mean_us(),
+        "modification_p999_ms": outcome.modifications.p999_ms(),
+        "lookup_mean_us": outcome.lookups.mean_us(),
+        "lookup_p999_ms": outcome.lookups.p999_ms(),
+        "lookup_worst_ms": outcome.lookups.worst_ms(),
+        "blocks_read": counts.reads.load(Relaxed),
+        "blocks_written": counts.blocks_written.load(Relaxed),
+        "syncs": counts.syncs.load(Relaxed),
+        "images": counts.images.load(Relaxed),
+        "image_bytes": counts.image_bytes.load(Relaxed),
+        "space_before_bytes": outcome.space_bytes().0,
     })
-}
-
-const FIVE: [(&str, Mode); 5] = [
-    ("fc", Mode::Fc),
-    ("xm", Mode::Xm),
-    ("ds", Mode::Ds),
-    ("fc_no_sharing", Mode::FcNoSharing),
-    ("fc_tuple", Mode::FcTuple),
-];
-
-/// All runs, by the paper's figures.
-fn runs(all: Run) -> Vec<(&'static str, Run)> {
-    let mut runs = Vec::new();
-    for is_ascending in [false, true] {
-        for lookups in [20, 60, 80] {
-            let share = Run {
-                figure: "6",
-                is_ascending,
-                lookups,
-                ..all
-            };
-            runs.extend(FIVE.map(|(name, mode)| (name, Run { mode, ..share })));
-        }
-    }
-    for entries in [all.entries / 4, all.entries * 2] {
-        let size = Run {
-            figure: "7",
-            entries,
-            requests: all.requests / 2,
-            lookups: 80,
-            ..all
-        };
-        runs.extend(
-            FIVE.into_iter()
-                .take(3)
-                .map(|(name, mode)| (name, Run { mode, ..size })),
-        );
-    }
-    let orders = Run {
-        figure: "8",
-        is_ascending: true,
-        lookups: 9,
-        deletes: 48,
-        ..all
-    };
-    runs.extend(
-        FIVE.into_iter()
-            .take(3)
-            .map(|(name, mode)| (name, Run { mode, ..orders })),
-    );
-    let writes = Run {
-        figure: "9",
-        lookups: 0,
-        deletes: 0,
-        ..all
-    };
-    runs.extend(FIVE.map(|(name, mode)| (name, Run { mode, ..writes })));
-    for (filter_bits, pool_bytes) in [(0, 0), (0, 4 << 20), (10, 0)] {
-        let reads = Run {
-            figure: "reads",
-            lookups: 80,
-            filter_bits,
-            pool_bytes,
-            ..all
-        };
-        runs.push(("fc", reads));
-    }
-    runs
-}
-
-fn main() -> Result<()> {
-    let argument = |at, default| {
-        let text = std::env::args().nth(at);
-        text.and_then(|text| text.parse().ok()).unwrap_or(default)
-    };
-    let (entries, requests): (u64, u64) = (argument(1, 1_000_000), argument(2, 400_000));
-    let all = Run {
-        figure: "",
-        mode: Mode::Fc,
-        is_ascending: false,
-        entries,
-        requests,
-        lookups: 0,
-        deletes: 50,
-        filter_bits: 10,
-        pool_bytes: 4 << 20,
-    };
-    let mut out = std::io::stdout().lock();
-    let mut table = String::from(
-        "figure mode keys entries lookups% | kreq/s worst-modify-ms worst-lookup-ms \
-         reads/req space\n",
-    );
-    let is_among = |at, name| {
-        let wanted = std::env::args().nth(at);
-        wanted.is_none_or(|wanted| wanted.split(',').any(|one| one == name))
-    };
-    let mut runs = runs(all);
-    runs.retain(|(name, run)| is_among(3, run.figure) && is_among(4, name));
-    for (name, wanted) in runs {
-        let done = run(wanted)?;
-        let keys = if wanted.is_ascending {
-            "ascending"
-        } else {
-            "random"
-        };
-        let requests = (done.modified + done.looked_up) as f64;
-        let (per_second, reads) = (requests / done.seconds, done.reads as f64 / requests);
-        let ms = |time: Duration| time.as_secs_f64() * 1e3;
-        let (modify, lookup) = (ms(done.worst_modification), ms(done.worst_lookup));
-        let space = done.blocks.1 as f64 / done.blocks.0.max(1) as f64;
-        let Run {
-            figure,
-            entries,
-            lookups,
-            filter_bits,
-            pool_bytes,
-            ..
-        } = wanted;
-        let json = format!(
-            "{{\"figure\":\"{figure}\",\"mode\":\"{name}\",\"keys\":\"{keys}\",\
-             \"entries\":{entries},\
-             \"requests\":{requests},\"lookup_percent\":{lookups},\"filter_bits\":{filter_bits},\
-             \"pool_bytes\":{pool_bytes},\"per_second\":{per_second:.0},\
-             \"worst_modify_ms\":{modify:.2},\"worst_lookup_ms\":{lookup:.2},\
-             \"reads_per_request\":{reads:.3},\"space\":{space:.3}}}"
-        );
-        writeln!(out, "{json}").ok();
-        table += &format!(
-            "{figure:>5} {name:>13} {keys:>9} {entries:>8} {lookups:>3} | {:>8.1} {modify:>9.2} \
-             {lookup:>9.2} {reads:>6.3} {space:>5.2}\n",
-            per_second / 1e3
-        );
-    }
-    writeln!(out, "{table}").ok();
-    Ok(())
 }

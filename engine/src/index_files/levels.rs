@@ -25,7 +25,7 @@ use strandline_base::{Error, Result};
 use strandline_device::Device;
 use strandline_index::{AccessMethod, FdIndex, FdIndexSettings};
 use strandline_storage::level_blocks::{
-    FileBlocks, LevelBlocks, LevelFileId, file_names, level_file_name,
+    BlockQueue, FileBlocks, LevelBlocks, LevelFileId, file_names, level_file_name,
 };
 use strandline_storage::pages::PageLog;
 
@@ -64,6 +64,9 @@ impl LevelBlocks for LoggedBlocks {
     }
     fn read(&self, block: u64) -> Result<Vec<u8>> {
         self.blocks.read(block)
+    }
+    fn read_many(&self, blocks: &[u64]) -> Result<Vec<Vec<u8>>> {
+        self.blocks.read_many(blocks)
     }
     fn write(&self, blocks: &[(u64, Vec<u8>)]) -> Result<()> {
         self.blocks.write(blocks)
@@ -122,12 +125,13 @@ pub(super) struct LevelIndex {
 impl LevelIndex {
     /// An empty index in new files, which are durable with their names on return.
     pub fn create(
-        device: &dyn Device,
+        (device, queue): (&dyn Device, &Arc<BlockQueue>),
         log: &Arc<IndexLog>,
         id: LevelFileId,
         settings: FdIndexSettings,
     ) -> Result<Self> {
         let blocks = FileBlocks::open(device, &level_file_name(id), BLOCK_BYTES)?;
+        let blocks = blocks.with_queue(queue.clone());
         let index = Self::of((blocks, None), log, id, settings)?;
         index.index.checkpoint()?;
         Ok(index)
@@ -138,13 +142,13 @@ impl LevelIndex {
     /// # Errors
     /// 58P01 if a file is missing, XX001 if it is damaged.
     pub fn open(
-        device: &dyn Device,
+        (device, queue): (&dyn Device, &Arc<BlockQueue>),
         log: &Arc<IndexLog>,
         (id, wanted): (LevelFileId, u64),
         settings: FdIndexSettings,
     ) -> Result<Self> {
         let name = level_file_name(id);
-        let blocks = FileBlocks::existing(device, &name, BLOCK_BYTES)?;
+        let blocks = FileBlocks::existing(device, &name, BLOCK_BYTES)?.with_queue(queue.clone());
         let covers = covered(&blocks)?.unwrap_or(0);
         if covers == 0 || covers < wanted {
             let what = format!("its image covers {covers} of the log, less than {wanted}");

@@ -49,6 +49,7 @@ use strandline_base::sync::{AtomicBool, AtomicU32, Mutex, Ordering};
 use strandline_base::{CommitTs, Error, ErrorKind, Result, SqlState, StorageId};
 use strandline_device::Device;
 use strandline_index::{AccessMethod, FdIndexSettings, PagedIndex, PagedIndexSettings, PartOrder};
+use strandline_storage::level_blocks::BlockQueue;
 use strandline_storage::pages::{PageFileId, PageSettings, PageStore, Redo};
 use strandline_storage::pool::Pool;
 use strandline_storage::ssd_cache::SsdCache;
@@ -64,6 +65,8 @@ pub(crate) struct IndexFiles {
     log: Arc<IndexLog>,
     /// keeps blocks of levels that lookups read
     pool: Arc<Pool>,
+    /// reads several blocks of levels at the same time
+    level_queue: Arc<BlockQueue>,
     /// files that were removed because the SSD cache was lost
     lost_with_cache: BTreeSet<PageFileId>,
     txns: Arc<TxnManager>,
@@ -235,6 +238,7 @@ impl IndexFiles {
             pages,
             log,
             pool: database.pool.clone(),
+            level_queue: BlockQueue::new(database.device.clone()),
             lost_with_cache,
             directory_bytes: Counter::new(directory_bytes),
             has_failing_steps: AtomicBool::new(false),
@@ -417,7 +421,7 @@ impl IndexFiles {
             }
             IndexFile::Levels(id) => {
                 let settings = self.level_settings(parts, head_bytes);
-                let index = LevelIndex::create(&*self.device, &self.log, id, settings)?;
+                let index = LevelIndex::create(self.level_device(), &self.log, id, settings)?;
                 Ok((self.use_levels(&mut held, index), held))
             }
         }
@@ -443,7 +447,7 @@ impl IndexFiles {
             IndexFile::Levels(id) => {
                 let settings = self.level_settings(parts, self.opened_head_bytes());
                 let wanted = self.wanted.lock().of(id.0);
-                let index = LevelIndex::open(&*self.device, &self.log, (id, wanted), settings)?;
+                let index = LevelIndex::open(self.level_device(), &self.log, (id, wanted), settings)?;
                 let mut held = self.hold(file);
                 Ok((self.use_levels(&mut held, index), held))
             }
@@ -516,6 +520,10 @@ impl IndexFiles {
     /// Writes the pages that leave memory as soon as they are written.
     pub fn write_back(&self) {
         self.pages.write_back();
+    }
+
+    fn level_device(&self) -> (&dyn Device, &Arc<BlockQueue>) {
+        (&*self.device, &self.level_queue)
     }
 
     /// The index in levels of a held file.

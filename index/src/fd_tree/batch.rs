@@ -1,7 +1,10 @@
 //! Blocks on their way to the device: written in parts, then synced, then in their levels' lists.
 
 use super::block::{Block, Identity};
+use super::filter::Filter;
+use super::filtering::Whole;
 use super::level::{Level, Place};
+use super::partition::{Partition, blocks_of, encode_block};
 use super::state::Shared;
 use std::sync::Arc;
 use strandline_base::Result;
@@ -9,13 +12,36 @@ use strandline_base::Result;
 /// The most bytes of a batch that one step writes.
 const WRITE_BYTES_MAX: usize = 256 << 10;
 
+/// What a block is.
+#[derive(Debug)]
+enum Content {
+    Entries(Arc<Block>),
+    /// a filter, and which of its blocks
+    Filter(Arc<Filter>, usize),
+}
+
 /// A block, and where it will be.
 #[derive(Debug)]
 struct Unwritten {
     number: u64,
     level: Arc<Level>,
     ordinal: u64,
-    block: Arc<Block>,
+    content: Content,
+}
+
+impl Unwritten {
+    fn encode(&self, tree: u64, block_bytes: usize) -> Vec<u8> {
+        let at = Identity {
+            tree,
+            number: self.number,
+            run: self.level.run,
+            ordinal: self.ordinal,
+        };
+        match &self.content {
+            Content::Entries(block) => block.encode(at, block_bytes),
+            Content::Filter(filter, nth) => encode_block(filter, *nth, at, block_bytes),
+        }
+    }
 }
 
 /// Published blocks with the numbers of their places. They stay in memory until the end.
@@ -23,22 +49,52 @@ struct Unwritten {
 pub(super) struct Batch {
     blocks: Vec<Unwritten>,
     written: usize,
+    /// filters with their numbers
+    partitions: Vec<(Arc<Level>, Arc<Partition>)>,
 }
 
 impl Batch {
-    /// Allocates places for blocks: their levels, ordinals and contents.
-    pub fn of(shared: &Shared, blocks: Vec<(Arc<Level>, u64, Arc<Block>)>) -> Result<Self> {
-        let numbers = shared.blocks.allocate(blocks.len())?;
-        let blocks = blocks.into_iter().zip(numbers);
-        let unwritten = |((level, ordinal, block), number)| Unwritten {
-            number,
-            level,
-            ordinal,
-            block,
+    /// Allocates places for blocks (their levels, ordinals and contents) and filters.
+    pub fn of(
+        shared: &Shared,
+        blocks: Vec<(Arc<Level>, u64, Arc<Block>)>,
+        filters: Vec<Whole>,
+    ) -> Result<Self> {
+        let block_bytes = shared.blocks.block_bytes();
+        let filter_blocks = filters
+            .iter()
+            .map(|one| blocks_of(&one.filter, block_bytes));
+        let count = blocks.len() + filter_blocks.sum::<usize>();
+        let mut numbers = shared.blocks.allocate(count)?.into_iter();
+        let mut batch = Self {
+            blocks: Vec::with_capacity(count),
+            written: 0,
+            partitions: Vec::new(),
         };
-        let mut blocks: Vec<Unwritten> = blocks.map(unwritten).collect();
-        blocks.sort_unstable_by_key(|block| block.number);
-        Ok(Self { blocks, written: 0 })
+        for ((level, ordinal, block), number) in blocks.into_iter().zip(numbers.by_ref()) {
+            batch.blocks.push(Unwritten {
+                number,
+                level,
+                ordinal,
+                content: Content::Entries(block),
+            });
+        }
+        for one in filters {
+            let own = blocks_of(&one.filter, block_bytes);
+            let own: Vec<u64> = numbers.by_ref().take(own).collect();
+            for (nth, (number, ordinal)) in own.iter().zip(one.ordinal..).enumerate() {
+                batch.blocks.push(Unwritten {
+                    number: *number,
+                    level: one.level.clone(),
+                    ordinal,
+                    content: Content::Filter(one.filter.clone(), nth),
+                });
+            }
+            let stored = Partition::of(one.first, one.ordinal, one.filter).at(own);
+            batch.partitions.push((one.level, Arc::new(stored)));
+        }
+        batch.blocks.sort_unstable_by_key(|block| block.number);
+        Ok(batch)
     }
 
     pub fn len(&self) -> u64 {
@@ -55,16 +111,8 @@ impl Batch {
         let block_bytes = shared.blocks.block_bytes();
         let part = self.blocks.iter().skip(self.written);
         let part = part.take((WRITE_BYTES_MAX / block_bytes).max(1));
-        let encode = |unwritten: &Unwritten| {
-            let at = Identity {
-                tree: shared.settings.tree,
-                number: unwritten.number,
-                run: unwritten.level.run,
-                ordinal: unwritten.ordinal,
-            };
-            let bytes = unwritten.block.encode(at, block_bytes);
-            (unwritten.number, bytes)
-        };
+        let tree = shared.settings.tree;
+        let encode = |one: &Unwritten| (one.number, one.encode(tree, block_bytes));
         let part: Vec<_> = part.map(encode).collect();
         shared.blocks.write(&part)?;
         self.written += part.len();
@@ -76,8 +124,13 @@ impl Batch {
         debug_assert_eq!(self.left(), 0, "a batch is written whole");
         shared.blocks.sync()?;
         for unwritten in self.blocks {
-            let place = Place::Stored(unwritten.number, None);
-            unwritten.level.set(unwritten.ordinal, place);
+            if let Content::Entries(_) = unwritten.content {
+                let place = Place::Stored(unwritten.number, None);
+                unwritten.level.set(unwritten.ordinal, place);
+            }
+        }
+        for (level, partition) in &self.partitions {
+            level.store_partition(partition);
         }
         Ok(())
     }

@@ -6,7 +6,7 @@
 
 use super::batch::Batch;
 use super::block::{Block, Kind};
-use super::filter::hash_of_entry;
+use super::filtering::Filtering;
 use super::level::{Level, Place};
 use super::state::{Settings, Shared};
 use std::sync::Arc;
@@ -41,6 +41,8 @@ pub(super) struct Builders {
     pub last_fence: Option<u64>,
     /// whether the target has data entries; true after an opening
     pub has_data: bool,
+    /// the target's filters
+    filters: Filtering,
     /// blocks written
     pub written: u64,
 }
@@ -64,6 +66,7 @@ impl Builders {
             head_fences: Vec::new(),
             last_fence: None,
             has_data: false,
+            filters: Filtering::new(block_bytes, levels.last()),
             written: levels.iter().map(|level| level.end()).sum(),
         }
     }
@@ -101,12 +104,8 @@ impl Builders {
         }
         self.has_data |= data.is_some();
         let target = self.levels.len() - 1;
-        let filter = self
-            .levels
-            .last()
-            .and_then(|building| building.level.filter());
-        if let (Some(filter), true) = (filter, data.is_some()) {
-            filter.add(hash_of_entry(key));
+        if data.is_some() {
+            self.filters.add(key);
         }
         if !self.has_room(target, key, &kinds) {
             self.begin_block(target, key);
@@ -183,9 +182,9 @@ impl Builders {
         unwritten.sum::<usize>() as u64
     }
 
-    /// All published blocks that are not written, the open ones as they are. Nothing is added
-    /// before [`Builders::end_batch`].
-    pub fn begin_batch(&self, shared: &Shared) -> Result<Batch> {
+    /// All published blocks that are not written, the open ones as they are, and the filters of
+    /// their entries. Nothing is added before [`Builders::end_batch`].
+    pub fn begin_batch(&mut self, shared: &Shared) -> Result<Batch> {
         let mut blocks = Vec::new();
         for building in &self.levels {
             let of = |(ordinal, block)| (building.level.clone(), ordinal, block);
@@ -194,13 +193,14 @@ impl Builders {
                 blocks.push(of((ordinal, Arc::new(building.open.clone()))));
             }
         }
-        Batch::of(shared, blocks)
+        Batch::of(shared, blocks, self.filters.unwritten().to_vec())
     }
 
     /// The batch is written: syncs it. Returns the blocks that have become superfluous.
     pub fn end_batch(&mut self, shared: &Shared, batch: Batch) -> Result<Vec<u64>> {
         self.written += batch.len();
         batch.sync(shared)?;
+        self.filters.clear();
         let mut superfluous = Vec::new();
         for building in &mut self.levels {
             building.unwritten.clear();

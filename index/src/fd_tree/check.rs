@@ -6,6 +6,7 @@
 
 use super::block::Kind;
 use super::head::Head;
+use super::level::Wanted;
 use super::state::{Old, Settings, Shared, Slot, State};
 use strandline_base::Result;
 
@@ -199,6 +200,9 @@ impl Walk<'_> {
                     self.report(format!("{place}: {key:?} {kind:?} is not in order"));
                 }
                 before = Some((key.into(), kind));
+                if kind.is_data() && !self.shared.may_contain(&slot.level, Wanted::entry(key))? {
+                    self.report(format!("{place}: the filter does not have {key:?}"));
+                }
                 if let Side::New {
                     through: Some(wave),
                 } = side

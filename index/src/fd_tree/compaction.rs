@@ -10,64 +10,27 @@
 //! the one and the first key of the other are found by the first block's last fence.
 
 use super::batch::Batch;
-use super::block::{Item, Kind, index_name};
+use super::block::{Kind, index_name};
 use super::builder::Builders;
-use super::filter::Filter;
-use super::finalize::skip_levels;
+use super::finalize::{skip_levels, tighten};
 use super::head::Change;
 use super::image;
 use super::level::Level;
 use super::loaded::Loaded;
+use super::partition::entries_max;
 use super::plan::plan;
 use super::progress::Work;
+use super::sources::{HEAD, LOAD, Sources};
 use super::state::{Mode, Old, Shared, Slot, State};
-use std::collections::VecDeque;
 use std::mem::take;
-use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 use strandline_base::{Error, Result};
 
-/// Entries that are taken from the old head at once.
-const HEAD_ENTRIES: usize = if cfg!(test) { 8 } else { 256 };
-
-/// Entries that are taken from a load at once.
-const LOAD_ENTRIES: usize = 16 * HEAD_ENTRIES;
-
-/// A batch has no more than this part of the replaced blocks, which are not free before it is
-/// durable, but at least so many blocks.
+/// A batch has no more than this part of the tree's blocks, since the blocks that it replaces are
+/// not free before it is durable, but at least so many blocks. Each batch costs two syncs and an
+/// image.
 const BATCH_BLOCKS_MIN: u64 = 16;
 const BATCHES: u64 = 16;
-
-/// Places of the head and of a load among the sources of a key.
-const HEAD: usize = 0;
-const LOAD: usize = 1;
-
-/// An old level.
-#[derive(Debug)]
-struct Source {
-    level: Arc<Level>,
-    next: u64,
-    end: u64,
-    buffer: VecDeque<Item>,
-    /// the blocks that are not reclaimed: ordinal and first key
-    read: VecDeque<(u64, Box<[u8]>)>,
-}
-
-/// The old head.
-#[derive(Debug, Default)]
-struct HeadSource {
-    after: Option<Box<[u8]>>,
-    buffer: VecDeque<Item>,
-    is_ended: bool,
-}
-
-/// The entries of a load.
-#[derive(Debug, Default)]
-struct LoadSource {
-    loaded: Arc<Loaded>,
-    next: usize,
-    buffer: VecDeque<Item>,
-}
 
 /// What the next step does.
 #[derive(Debug)]
@@ -82,16 +45,12 @@ enum Phase {
 #[derive(Debug)]
 pub(super) struct Compaction {
     phase: Phase,
-    head: HeadSource,
-    load: LoadSource,
-    sources: Vec<Source>,
+    sources: Sources,
     builders: Builders,
     /// the most whole blocks of a batch
     batch_blocks: u64,
     is_full: bool,
     is_done: bool,
-    /// pending entries that the stage has passed
-    left: Vec<Box<[u8]>>,
     /// entries of the old head that the stage has taken
     moved: Vec<Box<[u8]>>,
     change: Change,
@@ -117,13 +76,11 @@ impl Compaction {
         );
         let below = state.slots.split_off(plan.replaced);
         let mut slots: Vec<Slot> = Vec::new();
-        let entries = entries_max(state, plan.replaced, loaded.as_deref());
         for above in (0..=plan.fence_levels).rev() {
-            let bits = shared.settings.filter_bits;
-            let filter = (above == 0 && bits > 0).then(|| Filter::new(entries, bits));
+            let bits = if above == 0 { filter_bits(shared) } else { 0 };
             slots.push(Slot {
                 number: plan.target - above,
-                level: Arc::new(Level::new(state.next_run, above > 0, filter)),
+                level: Arc::new(Level::new(state.next_run, above > 0, bits)),
                 live_from: 0,
             });
             state.next_run += 1;
@@ -162,7 +119,7 @@ impl Compaction {
         let mut compaction = Self::of(shared, &state);
         compaction.builders.last_fence = old.last_fence;
         compaction.wavefront = old.wavefront.clone();
-        compaction.head.after = old.wavefront.clone();
+        compaction.sources.head.after = old.wavefront.clone();
         compaction.report(shared, &mut state);
         drop(state);
         compaction.builders.resume(shared)?;
@@ -172,31 +129,19 @@ impl Compaction {
     fn of(shared: &Shared, state: &State) -> Self {
         let old = state.old.as_ref();
         let new_levels = old.map_or(0, |old| old.new_levels);
-        let source = |slot: &Slot| Source {
-            level: slot.level.clone(),
-            next: slot.live_from,
-            end: slot.level.end(),
-            buffer: VecDeque::new(),
-            read: VecDeque::new(),
-        };
         let levels = state.slots.iter().take(new_levels);
         let levels: Vec<Arc<Level>> = levels.map(|slot| slot.level.clone()).collect();
-        let loaded = old.and_then(|old| old.loaded.clone());
         let block_bytes = shared.blocks.block_bytes();
-        let replaced = old.map_or(0, |old| old.slots.iter().map(|slot| slot.level.end()).sum());
+        let old_levels = old.iter().flat_map(|old| &old.slots);
+        let below = state.slots.iter().skip(new_levels);
+        let all = old_levels.chain(below).map(|slot| slot.level.end()).sum();
         Self {
             phase: Phase::Merge,
-            head: HeadSource::default(),
-            load: LoadSource {
-                loaded: loaded.unwrap_or_default(),
-                ..LoadSource::default()
-            },
-            sources: old.map_or(Vec::new(), |old| old.slots.iter().map(source).collect()),
+            sources: old.map_or_else(Sources::default, Sources::of),
             builders: Builders::new(&shared.settings, block_bytes, &levels),
-            batch_blocks: batch_blocks(shared.settings.batch_bytes / block_bytes, replaced),
+            batch_blocks: batch_blocks(shared.settings.batch_bytes / block_bytes, all),
             is_full: new_levels == state.slots.len(),
             is_done: false,
-            left: Vec::new(),
             moved: Vec::new(),
             change: Change::default(),
             wavefront: None,
@@ -229,7 +174,7 @@ impl Compaction {
 
     /// Reads at most one block of every level and makes what is complete reachable.
     fn merge(&mut self, shared: &Shared) -> Result<()> {
-        self.fill(shared)?;
+        self.sources.fill(shared, self.wavefront.as_deref())?;
         self.stage(shared)?;
         self.publish(shared);
         if self.is_done || self.builders.unwritten() >= self.batch_blocks {
@@ -265,16 +210,12 @@ impl Compaction {
     fn report(&self, shared: &Shared, state: &mut State) {
         let Some(old) = &mut state.old else { return };
         let block_bytes = shared.blocks.block_bytes();
-        let read: u64 = self.sources.iter().map(|source| source.next).sum();
-        let unread: u64 = self
-            .sources
-            .iter()
-            .map(|source| source.end - source.next)
-            .sum();
+        let (read, unread) = self.sources.read_and_unread();
         let head = old.head.data_bytes().div_ceil(block_bytes);
-        let loaded = &self.load.loaded;
-        let load = loaded.bytes() / loaded.len().max(1) * (loaded.len() - self.load.next);
-        let in_memory = (head + load.div_ceil(block_bytes)) as u64;
+        let load = self.sources.load_bytes().div_ceil(block_bytes);
+        let in_memory = (head + load) as u64;
+        // As many filter blocks are written again.
+        let filters = self.sources.filter_blocks();
         let (unwritten, written) = match &self.phase {
             Phase::Write(batch) => (batch.left(), batch.len() - batch.left()),
             _ => (self.builders.unwritten(), 0),
@@ -282,116 +223,17 @@ impl Compaction {
         old.work = Work {
             done: read + self.builders.written + written,
             // The last image is work, too.
-            left: 2 * unread + in_memory + unwritten + 1,
+            left: 2 * unread + filters + in_memory + unwritten + 1,
         };
-    }
-
-    /// Reads the next block of every level whose entries are staged.
-    fn fill(&mut self, shared: &Shared) -> Result<()> {
-        for source in &mut self.sources {
-            while source.buffer.is_empty() && source.next < source.end {
-                let block = shared.read(&source.level, source.next)?;
-                let first = block.first_key().unwrap_or_default().into();
-                source.read.push_back((source.next, first));
-                source.next += 1;
-                let wave = self.wavefront.as_deref();
-                let rest = block
-                    .iter()
-                    .filter(|(key, _)| wave.is_none_or(|w| *key > w));
-                source
-                    .buffer
-                    .extend(rest.map(|(key, kind)| (key.into(), kind)));
-            }
-        }
-        if self.head.buffer.is_empty() && !self.head.is_ended {
-            self.fill_head(shared);
-        }
-        if self.load.buffer.is_empty() {
-            let entries = (self.load.next..).map_while(|at| self.load.loaded.get(at));
-            let entries = entries.take(LOAD_ENTRIES);
-            self.load.buffer = entries.map(|key| (key.into(), Kind::Insert)).collect();
-            self.load.next += self.load.buffer.len();
-        }
-        Ok(())
-    }
-
-    fn fill_head(&mut self, shared: &Shared) {
-        let state = shared.state.lock();
-        let Some(old) = &state.old else { return };
-        let from = self.head.after.as_deref().map_or(Unbounded, Excluded);
-        let data: Vec<_> = old
-            .head
-            .data
-            .range::<[u8], _>((from, Unbounded))
-            .take(HEAD_ENTRIES)
-            .collect();
-        let fences: Vec<_> = old
-            .head
-            .fences
-            .range::<[u8], _>((from, Unbounded))
-            .take(HEAD_ENTRIES)
-            .collect();
-        // Up to the least key behind which a list may be cut: no key is staged in two parts.
-        let cuts = [
-            data.last()
-                .filter(|_| data.len() == HEAD_ENTRIES)
-                .map(|(key, _)| *key),
-            fences
-                .last()
-                .filter(|_| fences.len() == HEAD_ENTRIES)
-                .map(|(key, _)| *key),
-        ];
-        let cut = cuts.into_iter().flatten().min().cloned();
-        let is_within = |key: &[u8]| cut.as_deref().is_none_or(|cut| key <= cut);
-        let mut items: Vec<Item> = Vec::new();
-        for (key, to) in fences {
-            if is_within(key) {
-                items.push((key.clone(), Kind::Fence(*to)));
-            }
-        }
-        for (key, data) in data {
-            match (is_within(key), data.is_pending, data.is_insert) {
-                (false, ..) => {}
-                (_, true, _) => self.left.push(key.clone()),
-                (.., true) => items.push((key.clone(), Kind::Insert)),
-                (.., false) => items.push((key.clone(), Kind::Delete)),
-            }
-        }
-        // Stable: the fence of a key stays before its data entry.
-        items.sort_by(|a, b| a.0.cmp(&b.0));
-        self.head.buffer = items.into();
-        self.head.is_ended = cut.is_none();
-        self.head.after = cut;
     }
 
     /// M-stage and m-insert: all keys of which no level can have unread entries.
     fn stage(&mut self, shared: &Shared) -> Result<()> {
         loop {
-            let has_unread = self
-                .sources
-                .iter()
-                .any(|source| source.buffer.is_empty() && source.next < source.end);
-            let LoadSource {
-                loaded,
-                next,
-                buffer,
-            } = &self.load;
-            let has_unread = has_unread
-                || self.head.buffer.is_empty() && !self.head.is_ended
-                || buffer.is_empty() && *next < loaded.len();
-            if has_unread {
+            if self.sources.has_unread() {
                 return Ok(());
             }
-            let fronts = self
-                .sources
-                .iter()
-                .filter_map(|source| source.buffer.front());
-            let least = fronts
-                .chain(self.head.buffer.front())
-                .chain(self.load.buffer.front())
-                .map(|(key, _)| key)
-                .min();
-            let Some(key) = least.cloned() else {
+            let Some(key) = self.sources.least() else {
                 self.is_done = true;
                 return Ok(());
             };
@@ -408,14 +250,12 @@ impl Compaction {
     fn stage_key(&mut self, shared: &Shared, key: &[u8]) -> Result<()> {
         let mut fence = None;
         let mut data: Vec<bool> = Vec::new();
-        // From the newest to the oldest: the head, a load, the levels. The last has the fences.
-        let last = match self.sources.len() {
+        // The last source has the fences.
+        let last = match self.sources.levels.len() {
             0 => HEAD,
             levels => LOAD + levels,
         };
-        let buffers = [&mut self.head.buffer, &mut self.load.buffer].into_iter();
-        let buffers = buffers.chain(self.sources.iter_mut().map(|source| &mut source.buffer));
-        for (at, buffer) in buffers.enumerate() {
+        for (at, buffer) in self.sources.buffers_mut().enumerate() {
             while let Some((_, kind)) = buffer.pop_front_if(|(front, _)| **front == *key) {
                 match kind {
                     Kind::Fence(to) if at == last && !self.is_full => fence = Some(to),
@@ -467,7 +307,7 @@ impl Compaction {
                 old.head.remove(&key);
             }
             let passed = |key: &mut Box<[u8]>| **key <= **wave;
-            let left: Vec<_> = self.left.extract_if(.., passed).collect();
+            let left: Vec<_> = self.sources.head.pending.extract_if(.., passed).collect();
             keep_pending(state, &mut old, left);
             debug_assert!(
                 old.head.data.keys().next().is_none_or(|key| **key > **wave),
@@ -475,12 +315,13 @@ impl Compaction {
             );
             debug_assert!(old.wavefront.as_ref().is_none_or(|before| before <= wave));
             old.wavefront = Some(wave.clone());
-            for (source, slot) in self.sources.iter_mut().zip(&mut old.slots) {
+            for (source, slot) in self.sources.levels.iter_mut().zip(&mut old.slots) {
                 while source.read.get(1).is_some_and(|(_, first)| first <= wave) {
                     source.read.pop_front();
                     reclaimed.extend(slot.level.number(slot.live_from));
                     slot.live_from += 1;
                 }
+                reclaimed.extend(slot.level.pass_partitions(wave));
             }
         }
         state.old = Some(old);
@@ -491,68 +332,39 @@ impl Compaction {
     fn install(&mut self, shared: &Shared) -> Result<()> {
         let mut state = shared.state.lock();
         if let Some(mut old) = state.old.take() {
-            keep_pending(&mut state, &mut old, take(&mut self.left));
+            keep_pending(&mut state, &mut old, take(&mut self.sources.head.pending));
             let mut reclaimed = Vec::new();
             for slot in &old.slots {
                 let live = slot.live_from..slot.level.end();
                 reclaimed.extend(live.filter_map(|ordinal| slot.level.number(ordinal)));
+                let filters = slot.level.partitions();
+                reclaimed.extend(filters.iter().flat_map(|one| &one.numbers));
             }
-            self.tighten(shared, &mut state, old.new_levels);
+            let has_data = self.builders.has_data;
+            tighten(&shared.settings, &mut state, old.new_levels, has_data);
             state.reclaim(reclaimed);
         }
         drop(state);
         skip_levels(shared)
     }
-
-    /// Level tightening: the least numbers that the new levels' sizes allow (I3, I4).
-    fn tighten(&self, shared: &Shared, state: &mut State, new_levels: usize) {
-        let target = new_levels - 1;
-        if let (Some(slot), false) = (state.slots.get_mut(target), self.builders.has_data) {
-            let end = slot.level.end();
-            let numbers = (0..end).filter_map(|ordinal| slot.level.number(ordinal));
-            let level = Level::opened(slot.level.run, true, 0, numbers.collect());
-            slot.level = Arc::new(level);
-        }
-        let mut at = 0;
-        let mut kept = 0;
-        state.slots.retain(|slot| {
-            at += 1;
-            let is_kept = at > new_levels || slot.blocks() > 0;
-            kept += u32::from(is_kept && at <= new_levels);
-            is_kept
-        });
-        let Some(last) = kept.checked_sub(1) else {
-            return;
-        };
-        let Some(slot) = state.slots.get_mut(last as usize) else {
-            return;
-        };
-        let mut numbers = kept..slot.number;
-        let fit = numbers.find(|number| slot.blocks() <= shared.settings.capacity(*number));
-        let number = fit.unwrap_or(slot.number);
-        for (at, slot) in state.slots.iter_mut().take(kept as usize).enumerate() {
-            slot.number = number - (last - at as u32);
-        }
-    }
 }
 
-/// The most blocks of a batch, whose bytes allow `most`.
-fn batch_blocks(most: usize, replaced: u64) -> u64 {
+/// The most blocks of a batch, whose bytes allow `most`, in a tree of so many.
+fn batch_blocks(most: usize, all: u64) -> u64 {
     let most = most.max(1) as u64;
-    match replaced {
+    match all {
         0 => most,
-        _ => (replaced / BATCHES).max(BATCH_BLOCKS_MIN).min(most),
+        _ => (all / BATCHES).max(BATCH_BLOCKS_MIN).min(most),
     }
 }
 
-/// A bound on the entries of the level that takes those of the head, a load and replaced levels.
-fn entries_max(state: &State, replaced: usize, loaded: Option<&Loaded>) -> u64 {
-    let above = (state.head.data.len() + loaded.map_or(0, Loaded::len)) as u64;
-    let levels = state.slots.iter().take(replaced).map(|slot| &slot.level);
-    let levels = levels.filter(|level| !level.only_fences);
-    let added = levels.map(|level| level.filter().map(Filter::added));
-    let all = state.inserts + state.deletes;
-    above + added.sum::<Option<u64>>().unwrap_or(all).min(all)
+/// Bits of a filter for each entry of a level with data.
+fn filter_bits(shared: &Shared) -> usize {
+    let bits = shared.settings.filter_bits;
+    match entries_max(shared.blocks.block_bytes(), bits) {
+        0 => 0,
+        _ => bits,
+    }
 }
 
 /// Moves pending entries from the old head to the new one.

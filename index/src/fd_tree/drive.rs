@@ -77,14 +77,14 @@ impl Line {
 
     /// Ends the turn: it goes to the caller that has waited longest (D1). After a writer's step a
     /// caller that wants steps is only woken: until it runs, the next writer may do one.
-    fn pass_on(&mut self, shared: &Shared, was_writer: bool) {
+    /// Whoever goes on admits writers first.
+    fn pass_on(&mut self, was_writer: bool) {
         self.turn = None;
         let is_granted = |caller: &mut Caller| caller.purpose == Use::Hold || !was_writer;
         if let Some(caller) = self.callers.pop_front_if(is_granted) {
             self.turn = Some((caller.ticket, caller.purpose));
             caller.woken.notify_one();
         }
-        self.admit(shared);
         self.rouse();
     }
 
@@ -295,7 +295,6 @@ impl Turn<'_> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let mut line = self.drive.line.lock();
-        line.pass_on(self.shared, self.is_writer);
-        self.drive.count(&line);
+        line.pass_on(self.is_writer);
     }
 }

@@ -1,6 +1,6 @@
-//! A blocked Bloom filter over the keys of a level: of most keys that a level does not have, a
-//! lookup knows so without reading a block. Above all an insert, which looks whether its entry is
-//! there, reads nothing.
+//! A blocked Bloom filter over a part of a level's keys (`partition`): of most keys that a level
+//! does not have, a lookup knows so without reading a block. Above all an insert, which looks
+//! whether its entry is there, reads nothing.
 //!
 //! A key's eight bits are in one line of 32 bytes, one bit in each word, as in Parquet's filter. At
 //! 10 bits a key about 1 of 100 absent keys is taken to be present.
@@ -10,10 +10,14 @@
 
 use crate::entry::key_of;
 use crate::key_hash::hash_bytes;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use strandline_base::bytes::{ByteReader, PutBytes};
 
 const WORDS: usize = 8;
+/// Bytes of a line.
+pub(super) const LINE_BYTES: usize = WORDS * size_of::<u32>();
+const LINE_BITS: usize = LINE_BYTES * u8::BITS as usize;
 /// Odd factors, one for each word of a line.
 const FACTORS: [u32; WORDS] = [
     0x47b6_137b,
@@ -26,10 +30,9 @@ const FACTORS: [u32; WORDS] = [
     0x5c6b_fb31,
 ];
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Filter {
     lines: Vec<[AtomicU32; WORDS]>,
-    added: AtomicU64,
 }
 
 /// What a filter looks at of an entry, or of a key.
@@ -39,15 +42,17 @@ pub(super) fn hash_of_entry(entry: &[u8]) -> u64 {
 
 impl Filter {
     /// A filter for so many entries.
-    pub fn new(entries: u64, bits_per_entry: usize) -> Self {
-        let bits = entries as usize * bits_per_entry;
-        let lines = bits.div_ceil(WORDS * u32::BITS as usize).max(1);
+    pub fn new(entries: usize, bits_per_entry: usize) -> Self {
+        let lines = (entries * bits_per_entry).div_ceil(LINE_BITS).max(1);
+        let lines = std::iter::repeat_with(Default::default).take(lines);
         Self {
-            lines: std::iter::repeat_with(Default::default)
-                .take(lines)
-                .collect(),
-            added: AtomicU64::new(0),
+            lines: lines.collect(),
         }
+    }
+
+    /// The entries for which so many lines are enough.
+    pub fn entries_of(lines: usize, bits_per_entry: usize) -> usize {
+        lines * LINE_BITS / bits_per_entry.max(1)
     }
 
     fn line(&self, hash: u64) -> Option<&[AtomicU32; WORDS]> {
@@ -60,7 +65,6 @@ impl Filter {
     }
 
     pub fn add(&self, hash: u64) {
-        self.added.fetch_add(1, Relaxed);
         for (word, mask) in self.line(hash).into_iter().flatten().zip(Self::masks(hash)) {
             word.fetch_or(mask, Relaxed);
         }
@@ -74,13 +78,32 @@ impl Filter {
             .all(|(word, mask)| word.load(Relaxed) & mask != 0)
     }
 
-    /// Entries added.
-    pub fn added(&self) -> u64 {
-        self.added.load(Relaxed)
+    pub fn lines(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// Appends up to `count` lines.
+    pub fn put_lines(&self, from: usize, count: usize, out: &mut Vec<u8>) {
+        let lines = self.lines.iter().skip(from).take(count);
+        for word in lines.flatten() {
+            out.put_u32(word.load(Relaxed));
+        }
+    }
+
+    /// Takes lines that [`Filter::put_lines`] has put, behind those that are there.
+    pub fn take_lines(&mut self, count: usize, reader: &mut ByteReader<'_>) -> Option<()> {
+        for _ in 0..count {
+            let mut line = <[AtomicU32; WORDS]>::default();
+            for word in &mut line {
+                *word.get_mut() = reader.u32()?;
+            }
+            self.lines.push(line);
+        }
+        Some(())
     }
 
     pub fn memory_bytes(&self) -> usize {
-        self.lines.len() * size_of::<[AtomicU32; WORDS]>()
+        self.lines.len() * LINE_BYTES
     }
 }
 
@@ -99,7 +122,6 @@ mod tests {
         assert!((0..10_000).all(may_contain));
         let wrong = (10_000..110_000).filter(|number| may_contain(*number));
         assert!(wrong.count() < 2_500, "of 100,000");
-        assert_eq!(filter.added(), 10_000);
         assert!(!Filter::new(0, 10).may_contain(3));
     }
 }

@@ -1,8 +1,11 @@
-//! Merge-finalize [FD+ §2.3, technical report]: levels that the head can stand in for are skipped.
+//! Merge-finalize [FD+ §2.3, technical report]: the new levels get the least numbers, and levels
+//! that the head can stand in for are skipped.
 
 use super::block::Kind;
-use super::state::Shared;
+use super::level::Level;
+use super::state::{Settings, Shared, State};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use strandline_base::Result;
 
 /// Level skipping: a level of fences goes if the head can hold the fences to the level below it.
@@ -34,5 +37,37 @@ pub(super) fn skip_levels(shared: &Shared) -> Result<()> {
         state.head.set_fences(fences);
         state.slots.remove(0);
         state.reclaim(blocks.collect());
+    }
+}
+
+/// Level tightening: the least numbers that the new levels' sizes allow (I3, I4). The target, the
+/// last of them, may have got no data.
+pub(super) fn tighten(settings: &Settings, state: &mut State, new_levels: usize, has_data: bool) {
+    let target = new_levels - 1;
+    if let (Some(slot), false) = (state.slots.get_mut(target), has_data) {
+        let end = slot.level.end();
+        let numbers = (0..end).filter_map(|ordinal| slot.level.number(ordinal));
+        let level = Level::opened(slot.level.run, true, 0, numbers.collect());
+        slot.level = Arc::new(level);
+    }
+    let mut at = 0;
+    let mut kept = 0;
+    state.slots.retain(|slot| {
+        at += 1;
+        let is_kept = at > new_levels || slot.blocks() > 0;
+        kept += u32::from(is_kept && at <= new_levels);
+        is_kept
+    });
+    let Some(last) = kept.checked_sub(1) else {
+        return;
+    };
+    let Some(slot) = state.slots.get_mut(last as usize) else {
+        return;
+    };
+    let mut numbers = kept..slot.number;
+    let fit = numbers.find(|number| slot.blocks() <= settings.capacity(*number));
+    let number = fit.unwrap_or(slot.number);
+    for (at, slot) in state.slots.iter_mut().take(kept as usize).enumerate() {
+        slot.number = number - (last - at as u32);
     }
 }

@@ -6,12 +6,14 @@
 //! wavefront, pointer and last fence (u8 whether there is one, then its value)
 //! head: varint entries, each bytes key and u8 kind; varint fences, each bytes key, varint ordinal
 //! levels: varint count, each varint number, run, u8 only fences, varint first ordinal, blocks and
-//! their numbers
+//! their numbers; varint bits of its filters for an entry, varint filters, each bytes first entry,
+//! varint first ordinal, blocks and their numbers (`partition`)
 //! ```
 
 use super::block::index_name;
 use super::head::{Change, Data, Head};
 use super::level::Level;
+use super::partition::Partition;
 use super::progress::Work;
 use super::state::{Mode, Old, Shared, Slot, State};
 use std::sync::Arc;
@@ -96,6 +98,25 @@ fn put_slots(out: &mut Vec<u8>, slots: &[Slot]) {
             debug_assert!(number.is_some(), "an image names only written blocks");
             out.put_varint(number.unwrap_or(u64::MAX));
         }
+        let partitions = slot.level.partitions();
+        out.put_varint(slot.level.filter_bits as u64);
+        out.put_varint(partitions.len() as u64);
+        for partition in partitions {
+            debug_assert!(
+                !partition.numbers.is_empty(),
+                "an image names only written filters"
+            );
+            out.put_bytes(&partition.first);
+            out.put_varint(partition.ordinal);
+            put_numbers(out, &partition.numbers);
+        }
+    }
+}
+
+fn put_numbers(out: &mut Vec<u8>, numbers: &[u64]) {
+    out.put_varint(numbers.len() as u64);
+    for number in numbers {
+        out.put_varint(*number);
     }
 }
 
@@ -172,16 +193,35 @@ fn take_slots(reader: &mut ByteReader<'_>, used: &mut Vec<u64>) -> Option<Vec<Sl
         let run = reader.varint()?;
         let only_fences = reader.u8()? == 1;
         let first = reader.varint()?;
-        let mut numbers = Vec::new();
+        let numbers = take_numbers(reader, used)?;
+        let filter_bits = usize::try_from(reader.varint()?).ok()?;
+        let mut partitions = Vec::new();
         for _ in 0..reader.varint()? {
-            numbers.push(reader.varint()?);
+            let (first, ordinal) = (reader.bytes()?, reader.varint()?);
+            let numbers = take_numbers(reader, used)?;
+            partitions.push(Arc::new(Partition::stored(first.into(), ordinal, numbers)));
         }
-        used.extend_from_slice(&numbers);
+        let is_before = |a: &Arc<Partition>, b: &Arc<Partition>| {
+            a.first < b.first && a.ordinal + a.numbers.len() as u64 <= b.ordinal
+        };
+        if !partitions.is_sorted_by(is_before) {
+            return None;
+        }
+        let level = Level::opened(run, only_fences, first, numbers);
         slots.push(Slot {
             number,
-            level: Arc::new(Level::opened(run, only_fences, first, numbers)),
+            level: Arc::new(level.with_filters(filter_bits, partitions)),
             live_from: first,
         });
     }
     Some(slots)
+}
+
+fn take_numbers(reader: &mut ByteReader<'_>, used: &mut Vec<u64>) -> Option<Vec<u64>> {
+    let mut numbers = Vec::new();
+    for _ in 0..reader.varint()? {
+        numbers.push(reader.varint()?);
+    }
+    used.extend_from_slice(&numbers);
+    Some(numbers)
 }

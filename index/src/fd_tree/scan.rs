@@ -1,10 +1,12 @@
 //! Cursors in both directions. A batch takes the state's lock once, copies what the heads have,
-//! and reads about a block of each level; between two batches a cursor holds nothing.
+//! and needs about a block of each level, which it may have read ahead (`read_ahead`). Between two
+//! batches a cursor holds no era.
 //!
 //! A batch lies on one side of the wavefront (I6). Of the entries with one key the newest decides.
 
 use super::head::{Data, Head};
 use super::loaded::Loaded;
+use super::read_ahead::ReadAhead;
 use super::state::{Shared, Slot};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound::{Excluded, Included};
@@ -29,6 +31,7 @@ pub(super) struct Scan<'a> {
     before: Vec<u8>,
     buffer: VecDeque<Box<[u8]>>,
     is_ended: bool,
+    ahead: ReadAhead,
 }
 
 /// The key that follows `key`.
@@ -57,6 +60,7 @@ impl<'a> Scan<'a> {
             before: before.unwrap_or(&INFINITE).to_vec(),
             buffer: VecDeque::new(),
             is_ended: false,
+            ahead: ReadAhead::new(direction),
         }
     }
 
@@ -108,10 +112,11 @@ impl<'a> Scan<'a> {
         };
         let _era = state.enter();
         drop(state);
+        self.ahead.retain(&path);
         let mut pointer = pointer;
         for slot in &path {
             let Some(ordinal) = pointer else { break };
-            let block = self.shared.read_cached(&slot.level, ordinal)?;
+            let block = self.ahead.block(self.shared, slot, ordinal)?;
             pointer = block.floor_fence(seek);
             if !slot.level.only_fences {
                 parts.push(self.level_part(slot, ordinal, &low, &high)?);
@@ -151,11 +156,11 @@ impl<'a> Scan<'a> {
 
     /// The data entries of a level, from the block on that the seek has led to, up to the first
     /// block that has any.
-    fn level_part(&self, slot: &Slot, from: u64, low: &[u8], high: &[u8]) -> Result<Part> {
+    fn level_part(&mut self, slot: &Slot, from: u64, low: &[u8], high: &[u8]) -> Result<Part> {
         let mut part = Part::default();
         let mut ordinal = from;
         loop {
-            let block = self.shared.read(&slot.level, ordinal)?;
+            let block = self.ahead.block(self.shared, slot, ordinal)?;
             for (key, kind) in block.iter() {
                 if key >= low && key < high && kind.is_data() {
                     part.data.push((key.into(), kind == Kind::Insert));

@@ -4,12 +4,10 @@
 //! head's levels are those of `old.slots` followed by `slots` from `old.new_levels` on.
 
 use super::block::Block;
-use super::filter::hash_of_entry;
 use super::head::{Change, Head};
-use super::level::Level;
+use super::level::{Level, Wanted};
 use super::loaded::Loaded;
 use super::progress::Work;
-use crate::key_hash::hash_bytes;
 use std::collections::VecDeque;
 use std::ops::Bound::{Included, Unbounded};
 use std::sync::Arc;
@@ -238,6 +236,11 @@ impl Shared {
         level.read(ordinal, self.settings.tree, &*self.blocks)
     }
 
+    /// Blocks, as [`Shared::read`] gives them, read at the same time.
+    pub fn read_many(&self, level: &Level, ordinals: &[u64]) -> Result<Vec<Arc<Block>>> {
+        level.read_many(ordinals, self.settings.tree, &*self.blocks)
+    }
+
     /// A block on the path of a lookup, which is kept in the pool.
     pub fn read_cached(&self, level: &Level, ordinal: u64) -> Result<Arc<Block>> {
         match level.frame(ordinal, &self.pool) {
@@ -252,7 +255,10 @@ impl Shared {
     }
 
     /// Whether an entry of this key may be there; false is certain.
-    pub fn may_have_key(&self, key: &[u8]) -> bool {
+    ///
+    /// # Errors
+    /// The device's; XX001 if a filter is damaged.
+    pub fn may_have_key(&self, key: &[u8]) -> Result<bool> {
         let state = self.state.lock();
         let is_in = |head: &Head| {
             let first = head
@@ -271,12 +277,24 @@ impl Shared {
             || old
                 .and_then(|old| old.loaded.as_deref())
                 .is_some_and(is_loaded);
-        let hash = hash_bytes(key);
-        let mut levels = state
-            .slots
-            .iter()
-            .chain(old.into_iter().flat_map(|old| &old.slots));
-        in_memory || levels.any(|slot| slot.level.may_contain(hash))
+        if in_memory {
+            return Ok(true);
+        }
+        let old = old.into_iter().flat_map(|old| &old.slots);
+        let levels: Vec<Slot> = state.slots.iter().chain(old).cloned().collect();
+        let _era = state.enter();
+        drop(state);
+        for slot in levels {
+            if self.may_contain(&slot.level, Wanted::key(key))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether a level may have what is wanted; false is certain.
+    pub fn may_contain(&self, level: &Level, wanted: Wanted<'_>) -> Result<bool> {
+        level.may_contain(wanted, self.settings.tree, &*self.blocks)
     }
 
     /// Whether the entry is in the tree, and the loads begun when this was so.
@@ -289,9 +307,13 @@ impl Shared {
         let (mut pointer, path) = state.path(key);
         let _era = state.enter();
         drop(state);
-        let hash = hash_of_entry(key);
-        let deepest = path.iter().rposition(|slot| slot.level.may_contain(hash));
-        for Slot { level, .. } in path.iter().take(deepest.map_or(0, |at| at + 1)) {
+        let (wanted, mut depth) = (Wanted::entry(key), path.len());
+        while let Some(last) = path.get(depth.wrapping_sub(1))
+            && !self.may_contain(&last.level, wanted)?
+        {
+            depth -= 1;
+        }
+        for Slot { level, .. } in path.iter().take(depth) {
             let Some(ordinal) = pointer else { break };
             let block = self.read_cached(level, ordinal)?;
             if let Some(is_insert) = block.find(key) {

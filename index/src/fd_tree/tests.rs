@@ -1,5 +1,6 @@
 mod crash;
 mod interleaved;
+mod read_ahead;
 mod writers;
 
 use super::*;
@@ -102,6 +103,7 @@ fn run_model(mode: Mode, seed: u64) {
     );
     tree.checkpoint().unwrap();
     let blocks: u64 = tree.levels().iter().map(|(_, blocks, _)| blocks).sum();
+    let blocks = blocks + tree.filter_blocks();
     assert_eq!(tree.blocks() as u64, blocks, "no block is lost");
 }
 

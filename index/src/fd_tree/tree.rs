@@ -1,6 +1,5 @@
 //! The tree: entries are added, removed and looked up here, and a compaction is driven.
 
-use super::block::{ENTRY_OVERHEAD_MAX, HEADER_BYTES};
 use super::budget::{Claim, Trigger, Verdict, pays_ahead, trigger};
 use super::check;
 use super::compaction::Compaction;
@@ -10,7 +9,7 @@ use super::head::Data;
 use super::image;
 use super::load;
 use super::progress::Work;
-use super::scan::{ENTRY_BYTES_MAX, Scan};
+use super::scan::Scan;
 use super::state::{Mode, Settings, Shared, State};
 use crate::access_method::Direction;
 use crate::entry::{EntryRange, ROW_BYTES, key_of};
@@ -198,7 +197,7 @@ impl FdTree {
 
     /// Calls `each` with the entries of a key until it returns false.
     pub fn scan_key(&self, key: &[u8], mut each: impl FnMut(&[u8]) -> bool) -> Result<()> {
-        if !self.shared.may_have_key(key) {
+        if !self.shared.may_have_key(key)? {
             return Ok(());
         }
         let before = [key, &[u8::MAX; ROW_BYTES + 1]].concat();
@@ -423,31 +422,6 @@ impl FdTree {
         self.shared.state.lock().old.is_some()
     }
 
-    /// Entries.
-    pub fn len(&self) -> usize {
-        let state = self.shared.state.lock();
-        state.inserts.saturating_sub(state.deletes) as usize
-    }
-
-    /// Whether there is no entry.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Blocks of levels, those included that are reclaimed and not freed yet.
-    pub fn blocks(&self) -> usize {
-        self.shared.blocks.used()
-    }
-
-    /// Number, blocks, and whether it has only fences, of every level; top down.
-    pub fn levels(&self) -> Vec<(u32, u64, bool)> {
-        let state = self.shared.state.lock();
-        let slots = state.slots.iter();
-        slots
-            .map(|slot| (slot.number, slot.blocks(), slot.level.only_fences))
-            .collect()
-    }
-
     /// Calls `each` with the entries of `from..before` until it returns false.
     pub fn scan(
         &self,
@@ -484,31 +458,6 @@ impl FdTree {
         estimate::estimate(&self.shared, range, self.len())
     }
 
-    /// The longest entry that a block can hold.
-    pub fn entry_bytes_max(&self) -> usize {
-        let room = self
-            .shared
-            .blocks
-            .block_bytes()
-            .saturating_sub(HEADER_BYTES);
-        room.saturating_sub(2 * ENTRY_OVERHEAD_MAX)
-            .min(ENTRY_BYTES_MAX)
-    }
-
-    /// Bytes of memory: the heads, the levels' lists of blocks and filters, the entries of a load.
-    pub fn memory_bytes(&self) -> usize {
-        let state = self.shared.state.lock();
-        let old = state.old.as_ref();
-        let slots = state
-            .slots
-            .iter()
-            .chain(old.iter().flat_map(|old| &old.slots));
-        let lists: usize = slots.map(|slot| slot.level.memory_bytes()).sum();
-        let loaded = old.and_then(|old| old.loaded.as_ref());
-        let loaded = loaded.map_or(0, |loaded| loaded.memory_bytes());
-        state.head.bytes() + old.map_or(0, |old| old.head.bytes()) + lists + loaded
-    }
-
     /// Verifies the tree, while compactions wait; appends the damage found, one line each.
     ///
     /// # Errors
@@ -521,11 +470,6 @@ impl FdTree {
             Compactor::Idle => check::check(&self.shared, None, damage),
             Compactor::Failed(error) => Err(error.clone()),
         }
-    }
-
-    /// Reclaimed blocks that are not freed yet.
-    pub fn unfreed_blocks(&self) -> usize {
-        self.shared.state.lock().unfreed()
     }
 }
 

@@ -14,17 +14,19 @@
 //!             28  ...  image
 //! ```
 
-use super::{FreeList, LevelBlocks, file_names};
+use super::{BlockQueue, FreeList, LevelBlocks, file_names};
 use std::sync::Arc;
 use strandline_base::bytes::{ByteReader, PutBytes};
 use strandline_base::sync::Mutex;
 use strandline_base::{Error, ErrorKind, Result, SqlState, checksum};
-use strandline_device::{Device, File};
+use strandline_device::{Device, File, Request};
 
 const MAGIC: &[u8; 8] = b"SLIMAGE1";
 const HEADER_BYTES: usize = 28;
 /// Writes of neighbouring blocks are joined up to so many bytes.
 const WRITE_BYTES_MAX: usize = 16 << 20;
+/// Reads of neighbouring blocks are joined up to so many bytes.
+const READ_BYTES_MAX: usize = 32 << 10;
 
 /// Blocks in files of a device.
 #[derive(Debug)]
@@ -32,6 +34,7 @@ pub struct FileBlocks {
     block_bytes: usize,
     file: Arc<dyn File>,
     images: [Arc<dyn File>; 2],
+    queue: Option<Arc<BlockQueue>>,
     list: Mutex<FreeList>,
     generation: Mutex<u64>,
     /// a sync has failed
@@ -69,6 +72,7 @@ impl FileBlocks {
             block_bytes,
             file,
             images,
+            queue: None,
             list: Mutex::default(),
             generation: Mutex::new(0),
             failure: Mutex::default(),
@@ -120,6 +124,27 @@ impl FileBlocks {
         };
         file.write_all_at(&bytes, 0)?;
         self.sync_file(&**file)
+    }
+
+    /// Reads several blocks through this queue.
+    pub fn with_queue(self, queue: Arc<BlockQueue>) -> Self {
+        Self {
+            queue: Some(queue),
+            ..self
+        }
+    }
+
+    /// The reads of blocks whose numbers are in order. Neighbours are in one read.
+    fn requests(&self, numbers: &[u64]) -> Vec<Request> {
+        let a_read = (READ_BYTES_MAX / self.block_bytes).max(1);
+        let neighbours = numbers.chunk_by(|before, next| before + 1 == *next);
+        let reads = neighbours.flat_map(|run| run.chunks(a_read));
+        let request = |run: &[u64]| Request::Scatter {
+            file: self.file.clone(),
+            offset: run.first().unwrap_or(&0) * self.block_bytes as u64,
+            buffers: vec![vec![0; self.block_bytes]; run.len()],
+        };
+        reads.map(request).collect()
     }
 
     /// The newest whole image and its generation.
@@ -176,6 +201,22 @@ impl LevelBlocks for FileBlocks {
         let offset = block * self.block_bytes as u64;
         self.file.read_exact_at(&mut bytes, offset)?;
         Ok(bytes)
+    }
+    fn read_many(&self, blocks: &[u64]) -> Result<Vec<Vec<u8>>> {
+        let mut ordered: Vec<(u64, usize)> = blocks.iter().copied().zip(0..).collect();
+        ordered.sort_unstable();
+        let numbers: Vec<u64> = ordered.iter().map(|(number, _)| *number).collect();
+        let queue = self.queue.as_ref().filter(|_| numbers.len() > 1);
+        let Some(read) = queue.and_then(|queue| queue.read(self.requests(&numbers))) else {
+            return blocks.iter().map(|block| self.read(*block)).collect();
+        };
+        let mut many = vec![Vec::new(); blocks.len()];
+        for (bytes, (_, at)) in read?.into_iter().flatten().zip(ordered) {
+            if let Some(place) = many.get_mut(at) {
+                *place = bytes;
+            }
+        }
+        Ok(many)
     }
     fn write(&self, blocks: &[(u64, Vec<u8>)]) -> Result<()> {
         self.check_usable()?;

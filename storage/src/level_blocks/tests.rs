@@ -1,4 +1,5 @@
 use super::*;
+use std::sync::Arc;
 use strandline_base::ErrorKind;
 use strandline_device::{Device, MemoryDevice};
 
@@ -101,4 +102,39 @@ fn names_of_level_files_are_told_from_others() {
     ] {
         assert_eq!(level_file_id(other), None, "{other}");
     }
+}
+
+/// Several blocks come in the order in which they are asked for, neighbours in one read, all
+/// reads at the same time; with a queue that is in use, and without one, too.
+#[test]
+fn several_blocks_are_read_at_the_same_time() {
+    let device: Arc<dyn Device> = Arc::new(device());
+    let blocks = FileBlocks::open(&*device, "tree", 4096).unwrap();
+    let numbers = blocks.allocate(40).unwrap();
+    let content = |number: u64| vec![number as u8; 4096];
+    let written: Vec<_> = numbers.iter().map(|n| (*n, content(*n))).collect();
+    blocks.write(&written).unwrap();
+    let wanted = [30, 7, 3, 4, 5, 31, 20];
+    let expected: Vec<_> = wanted.map(content).into();
+    assert_eq!(blocks.read_many(&wanted).unwrap(), expected);
+    let queue = BlockQueue::new(device);
+    let blocks = blocks.with_queue(queue.clone());
+    assert_eq!(blocks.read_many(&wanted).unwrap(), expected);
+    let stats = queue.stats().unwrap();
+    assert_eq!((stats.submitted, stats.outstanding_max), (4, 4));
+    let descending: Vec<u64> = (0..40).rev().collect();
+    let all = blocks.read_many(&descending).unwrap();
+    assert!(all.into_iter().eq(descending.into_iter().map(content)));
+    assert_eq!(
+        queue.stats().unwrap().submitted,
+        4 + 5,
+        "8 blocks are one read"
+    );
+    assert!(blocks.read_many(&[3, 4, 900]).is_err());
+    assert_eq!(
+        blocks.read_many(&wanted).unwrap(),
+        expected,
+        "after an error"
+    );
+    queue.while_in_use(|| assert_eq!(blocks.read_many(&wanted).unwrap(), expected));
 }

@@ -3,10 +3,14 @@
 use super::*;
 use strandline_storage::level_blocks::FileBlocks;
 
-/// Opens the tree of a device; small blocks in files.
+/// Opens the tree of a device; small blocks in files, with filters.
 fn open(device: &dyn strandline_device::Device, mode: Mode) -> strandline_base::Result<FdTree> {
     let blocks = FileBlocks::open(device, "tree", 256)?;
-    FdTree::open(small(mode), Arc::new(blocks), Pool::new(0))
+    let settings = Settings {
+        filter_bits: 10,
+        ..small(mode)
+    };
+    FdTree::open(settings, Arc::new(blocks), Pool::new(0))
 }
 
 /// The changes of one seed: number and whether it is added.
@@ -96,6 +100,7 @@ fn is_resumed_between_any_two_steps() {
         let blocks = Arc::new(MemoryBlocks::new(256));
         let settings = Settings {
             batch_bytes: 256,
+            filter_bits: 10 * (seed as usize % 2),
             ..small(Mode::Fc)
         };
         let mut tree = FdTree::open(settings, blocks.clone(), Pool::new(0)).unwrap();
@@ -128,6 +133,13 @@ fn is_resumed_between_any_two_steps() {
         }
         tree.compact().unwrap();
         verify(&tree, &model, 2000, "the end");
+        tree.checkpoint().unwrap();
+        let levels: u64 = tree.levels().iter().map(|(_, blocks, _)| blocks).sum();
+        assert_eq!(
+            tree.blocks() as u64,
+            levels + tree.filter_blocks(),
+            "no block is lost"
+        );
         assert!(
             resumed > 20 && partial > 5,
             "{resumed} resumed, {partial} partial"

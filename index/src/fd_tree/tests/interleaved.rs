@@ -1,9 +1,9 @@
 //! Readers, a compaction and a failing device, interleaved at chosen places: the blocks call back.
 
 use super::*;
-use crate::fd_tree::image;
+use crate::fd_tree::{image, partition};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, Weak};
+use std::sync::{Mutex, Weak};
 use strandline_base::{Error, Result};
 
 /// Blocks in memory that verify what is freed, fail on demand, and let a compaction run within a
@@ -11,7 +11,7 @@ use strandline_base::{Error, Result};
 #[derive(Debug)]
 pub(super) struct Hooked {
     blocks: MemoryBlocks,
-    tree: OnceLock<Weak<FdTree>>,
+    tree: Mutex<Weak<FdTree>>,
     /// reads until one of them runs a whole compaction
     reads_left: AtomicUsize,
     pub(super) fails_image: AtomicBool,
@@ -23,7 +23,7 @@ impl Hooked {
     fn blocks() -> Arc<Self> {
         Arc::new(Self {
             blocks: MemoryBlocks::new(256),
-            tree: OnceLock::new(),
+            tree: Mutex::default(),
             reads_left: AtomicUsize::new(usize::MAX),
             fails_image: AtomicBool::new(false),
             named: Mutex::default(),
@@ -33,13 +33,32 @@ impl Hooked {
     pub(super) fn tree(mode: Mode) -> (Arc<Self>, Arc<FdTree>) {
         let blocks = Self::blocks();
         let tree = Arc::new(FdTree::open(small(mode), blocks.clone(), Pool::new(0)).unwrap());
-        blocks.tree.set(Arc::downgrade(&tree)).unwrap();
+        *blocks.tree.lock().unwrap() = Arc::downgrade(&tree);
         (blocks, tree)
+    }
+
+    /// Opens the tree of the newest image. A read that is to run a compaction runs it there.
+    fn open(self: &Arc<Self>, filter_bits: usize) -> Arc<FdTree> {
+        let settings = Settings {
+            filter_bits,
+            ..small(Mode::Fc)
+        };
+        let tree = FdTree::open(settings, self.clone(), Pool::new(0)).unwrap();
+        let tree = Arc::new(tree);
+        *self.tree.lock().unwrap() = Arc::downgrade(&tree);
+        tree
+    }
+
+    /// The reads of `lookup`.
+    pub(super) fn reads(&self, lookup: impl FnOnce()) -> usize {
+        self.reads_left.store(1 << 40, Ordering::SeqCst);
+        lookup();
+        (1 << 40) - self.reads_left.swap(usize::MAX, Ordering::SeqCst)
     }
 
     /// Changes entries that the readers do not look at, and compacts twice.
     fn disturb(&self) {
-        let tree = self.tree.get().unwrap().upgrade().unwrap();
+        let tree = self.tree.lock().unwrap().upgrade().unwrap();
         for round in 0..2 {
             for number in 0..9 {
                 let entry = key(2 * (31 * number + round) + 1);
@@ -122,7 +141,7 @@ fn a_reader_may_pause_before_every_read() {
                 paused += usize::from(blocks.reads_left.load(Ordering::SeqCst) > reads);
             }
         }
-        for reads in (0..150).step_by(7) {
+        for reads in (0..100).step_by(4) {
             for direction in [Direction::Forward, Direction::Backward] {
                 blocks.reads_left.store(reads, Ordering::SeqCst);
                 let mut found = all(&tree, direction);
@@ -134,6 +153,7 @@ fn a_reader_may_pause_before_every_read() {
                 paused += usize::from(blocks.reads_left.load(Ordering::SeqCst) > reads);
             }
         }
+        blocks.reads_left.store(usize::MAX, Ordering::SeqCst);
         assert!(paused > 40, "{paused} readers were paused");
         check_whole(&tree, "after the readers");
         tree.checkpoint().unwrap();
@@ -180,11 +200,7 @@ fn filters_and_the_pool_save_reads() {
         for number in 0..400 {
             tree.add(&key(2 * (number * 77 % 400))).unwrap();
         }
-        let reads = |lookup: &dyn Fn()| {
-            blocks.reads_left.store(1 << 40, Ordering::SeqCst);
-            lookup();
-            (1 << 40) - blocks.reads_left.load(Ordering::SeqCst)
-        };
+        let reads = |lookup: &dyn Fn()| blocks.reads(lookup);
         let absent =
             reads(&|| (0..400).for_each(|n| assert!(!tree.contains(&key(2 * n + 1)).unwrap())));
         let present = || (0..400).for_each(|n| assert!(tree.contains(&key(2 * n)).unwrap()));
@@ -205,4 +221,97 @@ fn filters_and_the_pool_save_reads() {
         assert_eq!(found, [key(2)]);
         check_whole(&tree, "with filters");
     }
+}
+
+/// An opened tree knows its absent keys, too: each filter is read once, at whatever step of a
+/// compaction the tree was closed.
+#[test]
+fn filters_come_back_after_an_opening() {
+    let blocks = Hooked::blocks();
+    let mut tree = blocks.open(10);
+    let (mut resumed, mut filters) = (0, 0);
+    for number in 0..400 {
+        tree.add(&key(2 * (number * 77 % 400))).unwrap();
+        if number % 10 > 0 || number < 200 {
+            continue;
+        }
+        tree.checkpoint().unwrap();
+        tree = blocks.open(10);
+        resumed += usize::from(tree.is_compacting());
+        let stored = tree.filter_blocks();
+        let absent = || (0..400).for_each(|n| assert!(!tree.contains(&key(2 * n + 1)).unwrap()));
+        let (first, second) = (blocks.reads(absent), blocks.reads(absent));
+        assert!(stored > 2 && first > 0, "{stored} filter blocks");
+        assert!(second < 60, "{second} reads of blocks of entries");
+        assert!(
+            first <= second + stored as usize,
+            "{first}, {second}, {stored}"
+        );
+        filters += stored;
+    }
+    assert!(
+        resumed > 5 && filters > 100,
+        "{resumed} resumed, {filters} filter blocks"
+    );
+}
+
+/// Between any two reads of filters by a lookup in an opened tree, whole compactions replace and
+/// free the filters.
+#[test]
+fn a_reader_may_pause_before_a_filter() {
+    let blocks = Hooked::blocks();
+    let mut tree = blocks.open(10);
+    for number in 0..200 {
+        tree.add(&key(2 * (number * 77 % 200))).unwrap();
+    }
+    let mut paused = 0;
+    for number in [0, 1, 99, 198, 199, 399] {
+        for reads in 0..6 {
+            tree.checkpoint().unwrap();
+            tree = blocks.open(10);
+            blocks.reads_left.store(reads, Ordering::SeqCst);
+            let bytes = &key(2 * number)[..8];
+            let mut found = tree.contains(&key(2 * number)).unwrap();
+            assert_eq!(found, number < 200, "{reads} reads, {number}");
+            tree.scan_key(bytes, |_| std::mem::replace(&mut found, false))
+                .unwrap();
+            assert!(!found, "{reads} reads, {number}");
+            paused += usize::from(blocks.reads_left.swap(usize::MAX, Ordering::SeqCst) > reads);
+        }
+    }
+    assert!(paused > 15, "{paused} readers were paused");
+}
+
+/// The entries of a key may begin with a filter: the one before it does not know the key.
+#[test]
+fn a_key_is_looked_for_in_all_its_filters() {
+    let settings = Settings {
+        filter_bits: 10,
+        batch_bytes: 1 << 20,
+        ..small(Mode::Fc)
+    };
+    let whole = partition::entries_max(256, 10) as u64;
+    let tree = FdTree::open(settings, Hooked::blocks(), Pool::new(0)).unwrap();
+    let mut entries: Vec<[u8; 16]> = (0..whole).map(key).collect();
+    entries.extend(
+        (0..2 * whole).map(|row| (u128::from(whole) << 64 | u128::from(row)).to_be_bytes()),
+    );
+    let entries: Vec<&[u8]> = entries.iter().map(|entry| &entry[..]).collect();
+    tree.load(&entries, None).unwrap();
+    assert!(tree.filter_blocks() >= 6, "three filters");
+    for number in [0, whole - 1, whole] {
+        let mut found = 0;
+        let each = |_: &[u8]| {
+            found += 1;
+            true
+        };
+        tree.scan_key(&number.to_be_bytes(), each).unwrap();
+        assert_eq!(
+            found,
+            if number == whole { 2 * whole } else { 1 },
+            "{number}"
+        );
+    }
+    assert!(entries.iter().all(|entry| tree.contains(entry).unwrap()));
+    check_whole(&tree, "several filters");
 }

@@ -1,0 +1,203 @@
+//! Filters of a level, each for the data entries from one entry up to the next filter. They are
+//! written with the blocks of the same batch, and read when a lookup first needs them, so that an
+//! opened tree knows its absent keys as well.
+//!
+//! ```text
+//! 0   u32  CRC-32C over tree, number, 1, and the bytes from 4 up to the end of the lines
+//! 4   u16  version of the format
+//! 6   u16  lines
+//! 8   u64  run of the level
+//! 16  u64  ordinal of the block among the filter blocks of its run
+//! 24  ...  lines of 32 bytes: eight u32
+//! ```
+
+use super::block::Identity;
+use super::filter::{Filter, LINE_BYTES};
+use std::sync::Arc;
+use strandline_base::bytes::{ByteReader, PutBytes};
+use strandline_base::sync::OnceLock;
+use strandline_base::{Error, Result, checksum};
+use strandline_storage::level_blocks::LevelBlocks;
+
+const VERSION: u16 = 1;
+const HEADER_BYTES: usize = 24;
+const CHECKSUM_BYTES: usize = 4;
+/// In the checksum: tells a block of a filter from a block of entries.
+const KIND: u64 = 1;
+/// The most blocks of a filter.
+const BLOCKS_MAX: usize = if cfg!(test) { 2 } else { 16 };
+
+/// The filter of a part of a level.
+#[derive(Debug)]
+pub(super) struct Partition {
+    /// the first entry; empty for the first filter of a level
+    pub first: Box<[u8]>,
+    /// ordinal of its first block among the filter blocks of its run
+    pub ordinal: u64,
+    /// its blocks; none before it is written
+    pub numbers: Vec<u64>,
+    /// empty after an opening, until it is read
+    filter: OnceLock<Arc<Filter>>,
+}
+
+/// Lines that fit into a block.
+fn lines_a_block(block_bytes: usize) -> usize {
+    block_bytes.saturating_sub(HEADER_BYTES) / LINE_BYTES
+}
+
+/// Data entries of a whole filter; 0 if blocks are too small for one.
+pub(super) fn entries_max(block_bytes: usize, filter_bits: usize) -> usize {
+    Filter::entries_of(BLOCKS_MAX * lines_a_block(block_bytes), filter_bits)
+}
+
+impl Partition {
+    /// A filter that was written.
+    pub fn stored(first: Box<[u8]>, ordinal: u64, numbers: Vec<u64>) -> Self {
+        Self {
+            first,
+            ordinal,
+            numbers,
+            filter: OnceLock::new(),
+        }
+    }
+
+    /// A filter in memory.
+    pub fn of(first: Box<[u8]>, ordinal: u64, filter: Arc<Filter>) -> Self {
+        let partition = Self::stored(first, ordinal, Vec::new());
+        let _is_new = partition.filter.set(filter);
+        partition
+    }
+
+    /// The filter, which is written to these blocks.
+    pub fn at(self, numbers: Vec<u64>) -> Self {
+        Self { numbers, ..self }
+    }
+
+    /// Bytes of memory.
+    pub fn memory_bytes(&self) -> usize {
+        let own = size_of::<Self>() + self.first.len() + size_of_val(self.numbers.as_slice());
+        own + self.in_memory().map_or(0, |filter| filter.memory_bytes())
+    }
+
+    /// The filter, if it is in memory.
+    pub fn in_memory(&self) -> Option<&Filter> {
+        self.filter.get().map(|filter| &**filter)
+    }
+
+    /// The filter of a level with this run.
+    ///
+    /// # Errors
+    /// The device's; XX001 if a block is damaged.
+    pub fn filter(&self, tree: u64, run: u64, blocks: &dyn LevelBlocks) -> Result<Arc<Filter>> {
+        if let Some(filter) = self.filter.get() {
+            return Ok(filter.clone());
+        }
+        let mut filter = Filter::default();
+        let read = blocks.read_many(&self.numbers)?;
+        let numbers = self.numbers.iter().zip(self.ordinal..);
+        for ((number, ordinal), bytes) in numbers.zip(read) {
+            let at = Identity {
+                tree,
+                number: *number,
+                run,
+                ordinal,
+            };
+            take_block(&bytes, at, &mut filter).ok_or_else(|| {
+                let place = format!("block {number} of index {tree}");
+                Error::corrupt(place, "the filter in it is damaged: build the index anew")
+            })?;
+        }
+        Ok(self.filter.get_or_init(|| Arc::new(filter)).clone())
+    }
+}
+
+/// Blocks that a filter takes on the device.
+pub(super) fn blocks_of(filter: &Filter, block_bytes: usize) -> usize {
+    filter.lines().div_ceil(lines_a_block(block_bytes).max(1))
+}
+
+/// The bytes of a filter's block with this place among its blocks, filled up to `block_bytes`.
+pub(super) fn encode_block(
+    filter: &Filter,
+    nth: usize,
+    at: Identity,
+    block_bytes: usize,
+) -> Vec<u8> {
+    let a_block = lines_a_block(block_bytes);
+    let from = nth * a_block;
+    let lines = filter.lines().saturating_sub(from).min(a_block);
+    let mut bytes = Vec::with_capacity(block_bytes);
+    bytes.put_u32(0);
+    bytes.put_u16(VERSION);
+    bytes.put_u16(lines as u16);
+    bytes.put_u64(at.run);
+    bytes.put_u64(at.ordinal);
+    filter.put_lines(from, lines, &mut bytes);
+    let rest = bytes.get(CHECKSUM_BYTES..).unwrap_or_default();
+    let sum = checksum(&[at.tree, at.number, KIND], rest);
+    if let Some(place) = bytes.get_mut(..CHECKSUM_BYTES) {
+        place.copy_from_slice(&sum.to_le_bytes());
+    }
+    bytes.resize(block_bytes, 0);
+    bytes
+}
+
+/// Appends the lines of a block that belongs at `at`; None if it is damaged or another one.
+fn take_block(bytes: &[u8], at: Identity, filter: &mut Filter) -> Option<()> {
+    let mut reader = ByteReader::new(bytes);
+    let sum = reader.u32()?;
+    let (version, lines) = (reader.u16()?, usize::from(reader.u16()?));
+    let place = (reader.u64()?, reader.u64()?);
+    let used = HEADER_BYTES + lines * LINE_BYTES;
+    let rest = bytes.get(CHECKSUM_BYTES..used)?;
+    let is_whole = checksum(&[at.tree, at.number, KIND], rest) == sum;
+    if !is_whole || version != VERSION || place != (at.run, at.ordinal) {
+        return None;
+    }
+    filter.take_lines(lines, &mut reader)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strandline_storage::level_blocks::MemoryBlocks;
+
+    /// A filter comes back from its blocks, and damage of any byte of them is an error.
+    #[test]
+    fn comes_back_whole_or_not_at_all() {
+        let filter = Arc::new(Filter::new(entries_max(256, 10), 10));
+        assert_eq!(blocks_of(&filter, 256), 2);
+        for hash in 0..300_u64 {
+            filter.add(hash.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        }
+        let at = |nth: u64| Identity {
+            tree: 9,
+            number: 4 + nth,
+            run: 5,
+            ordinal: 70 + nth,
+        };
+        let mut encoded: Vec<_> = (0..2)
+            .map(|nth| (4 + nth, encode_block(&filter, nth as usize, at(nth), 256)))
+            .collect();
+        let read = |encoded: &[(u64, Vec<u8>)], ordinal, run| {
+            let blocks = MemoryBlocks::new(256);
+            blocks.write(encoded).unwrap();
+            let partition = Partition::stored(Box::default(), ordinal, vec![4, 5]);
+            partition.filter(9, run, &blocks)
+        };
+        let again = read(&encoded, 70, 5).unwrap();
+        let lines = |filter: &Filter| {
+            let mut bytes = Vec::new();
+            filter.put_lines(0, 99, &mut bytes);
+            bytes
+        };
+        assert_eq!(lines(&again), lines(&filter));
+        assert!(read(&encoded, 69, 5).is_err() && read(&encoded, 70, 6).is_err());
+        for byte in 0..HEADER_BYTES + 7 * LINE_BYTES {
+            encoded[1].1[byte] ^= 8;
+            let error = read(&encoded, 70, 5).unwrap_err().to_string();
+            assert!(error.contains("block 5 of index 9"), "byte {byte}: {error}");
+            encoded[1].1[byte] ^= 8;
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! What a compaction merges: the old head, the entries of a load, and the old levels, each in
+//! order of its keys.
+
+use super::block::{Item, Kind};
+use super::level::Level;
+use super::loaded::Loaded;
+use super::state::{Old, Shared, Slot};
+use std::collections::VecDeque;
+use std::ops::Bound::{Excluded, Unbounded};
+use std::sync::Arc;
+use strandline_base::Result;
+
+/// Entries that are taken from the old head at once.
+const HEAD_ENTRIES: usize = if cfg!(test) { 8 } else { 256 };
+
+/// Entries that are taken from a load at once.
+const LOAD_ENTRIES: usize = 16 * HEAD_ENTRIES;
+
+/// Places of the head and of a load among the sources of a key.
+pub(super) const HEAD: usize = 0;
+pub(super) const LOAD: usize = 1;
+
+/// An old level.
+#[derive(Debug)]
+pub(super) struct Source {
+    pub level: Arc<Level>,
+    next: u64,
+    end: u64,
+    buffer: VecDeque<Item>,
+    /// the blocks that are not reclaimed: ordinal and first key
+    pub read: VecDeque<(u64, Box<[u8]>)>,
+}
+
+/// The old head.
+#[derive(Debug, Default)]
+pub(super) struct HeadSource {
+    /// the last key that was taken
+    pub after: Option<Box<[u8]>>,
+    buffer: VecDeque<Item>,
+    is_ended: bool,
+    /// pending entries that have been passed
+    pub pending: Vec<Box<[u8]>>,
+}
+
+/// The entries of a load.
+#[derive(Debug, Default)]
+pub(super) struct LoadSource {
+    loaded: Arc<Loaded>,
+    next: usize,
+    buffer: VecDeque<Item>,
+}
+
+/// All sources.
+#[derive(Debug, Default)]
+pub(super) struct Sources {
+    pub head: HeadSource,
+    load: LoadSource,
+    pub levels: Vec<Source>,
+}
+
+impl Sources {
+    /// The sources of a compaction, from their first entries on.
+    pub fn of(old: &Old) -> Self {
+        let source = |slot: &Slot| Source {
+            level: slot.level.clone(),
+            next: slot.live_from,
+            end: slot.level.end(),
+            buffer: VecDeque::new(),
+            read: VecDeque::new(),
+        };
+        Self {
+            head: HeadSource::default(),
+            load: LoadSource {
+                loaded: old.loaded.clone().unwrap_or_default(),
+                ..LoadSource::default()
+            },
+            levels: old.slots.iter().map(source).collect(),
+        }
+    }
+
+    /// Ordinals of blocks that have been read, and blocks that have not.
+    pub fn read_and_unread(&self) -> (u64, u64) {
+        let read = self.levels.iter().map(|source| source.next);
+        let unread = self.levels.iter().map(|source| source.end - source.next);
+        (read.sum(), unread.sum())
+    }
+
+    /// Blocks of the filters that have not been passed.
+    pub fn filter_blocks(&self) -> u64 {
+        let levels = self.levels.iter();
+        levels.map(|source| source.level.filter_blocks()).sum()
+    }
+
+    /// About the bytes of a load's entries that have not been taken.
+    pub fn load_bytes(&self) -> usize {
+        let loaded = &self.load.loaded;
+        loaded.bytes() / loaded.len().max(1) * (loaded.len() - self.load.next)
+    }
+
+    /// Reads the next block of every level whose entries are staged.
+    pub fn fill(&mut self, shared: &Shared, wavefront: Option<&[u8]>) -> Result<()> {
+        for source in &mut self.levels {
+            while source.buffer.is_empty() && source.next < source.end {
+                let block = shared.read(&source.level, source.next)?;
+                let first = block.first_key().unwrap_or_default().into();
+                source.read.push_back((source.next, first));
+                source.next += 1;
+                let rest = block
+                    .iter()
+                    .filter(|(key, _)| wavefront.is_none_or(|wave| *key > wave));
+                source
+                    .buffer
+                    .extend(rest.map(|(key, kind)| (key.into(), kind)));
+            }
+        }
+        if self.head.buffer.is_empty() && !self.head.is_ended {
+            self.head.fill(shared);
+        }
+        if self.load.buffer.is_empty() {
+            let entries = (self.load.next..).map_while(|at| self.load.loaded.get(at));
+            let entries = entries.take(LOAD_ENTRIES);
+            self.load.buffer = entries.map(|key| (key.into(), Kind::Insert)).collect();
+            self.load.next += self.load.buffer.len();
+        }
+        Ok(())
+    }
+
+    /// Whether a source without entries here has more of them.
+    pub fn has_unread(&self) -> bool {
+        let is_unread = |source: &Source| source.buffer.is_empty() && source.next < source.end;
+        self.levels.iter().any(is_unread)
+            || self.head.buffer.is_empty() && !self.head.is_ended
+            || self.load.buffer.is_empty() && self.load.next < self.load.loaded.len()
+    }
+
+    /// The least key; None if no source has entries.
+    pub fn least(&self) -> Option<Box<[u8]>> {
+        let fronts = self.buffers().filter_map(VecDeque::front);
+        fronts.map(|(key, _)| key).min().cloned()
+    }
+
+    fn buffers(&self) -> impl Iterator<Item = &VecDeque<Item>> {
+        let levels = self.levels.iter().map(|source| &source.buffer);
+        [&self.head.buffer, &self.load.buffer]
+            .into_iter()
+            .chain(levels)
+    }
+
+    /// The entries of all sources, from the newest to the oldest: the head, a load, the levels.
+    pub fn buffers_mut(&mut self) -> impl Iterator<Item = &mut VecDeque<Item>> {
+        let levels = self.levels.iter_mut().map(|source| &mut source.buffer);
+        let above = [&mut self.head.buffer, &mut self.load.buffer];
+        above.into_iter().chain(levels)
+    }
+}
+
+impl HeadSource {
+    fn fill(&mut self, shared: &Shared) {
+        let state = shared.state.lock();
+        let Some(old) = &state.old else { return };
+        let from = self.after.as_deref().map_or(Unbounded, Excluded);
+        let data: Vec<_> = old
+            .head
+            .data
+            .range::<[u8], _>((from, Unbounded))
+            .take(HEAD_ENTRIES)
+            .collect();
+        let fences: Vec<_> = old
+            .head
+            .fences
+            .range::<[u8], _>((from, Unbounded))
+            .take(HEAD_ENTRIES)
+            .collect();
+        // Up to the least key behind which a list may be cut: no key is staged in two parts.
+        let cuts = [
+            data.last()
+                .filter(|_| data.len() == HEAD_ENTRIES)
+                .map(|(key, _)| *key),
+            fences
+                .last()
+                .filter(|_| fences.len() == HEAD_ENTRIES)
+                .map(|(key, _)| *key),
+        ];
+        let cut = cuts.into_iter().flatten().min().cloned();
+        let is_within = |key: &[u8]| cut.as_deref().is_none_or(|cut| key <= cut);
+        let mut items: Vec<Item> = Vec::new();
+        for (key, to) in fences {
+            if is_within(key) {
+                items.push((key.clone(), Kind::Fence(*to)));
+            }
+        }
+        for (key, data) in data {
+            match (is_within(key), data.is_pending, data.is_insert) {
+                (false, ..) => {}
+                (_, true, _) => self.pending.push(key.clone()),
+                (.., true) => items.push((key.clone(), Kind::Insert)),
+                (.., false) => items.push((key.clone(), Kind::Delete)),
+            }
+        }
+        // Stable: the fence of a key stays before its data entry.
+        items.sort_by(|a, b| a.0.cmp(&b.0));
+        self.buffer = items.into();
+        self.is_ended = cut.is_none();
+        self.after = cut;
+    }
+}
