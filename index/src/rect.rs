@@ -312,6 +312,21 @@ mod tests {
         }
     }
 
+    /// The formula's rounding errors may make a larger vector shorter.
+    #[test]
+    fn a_bound_is_below_distances_that_are_rounded_down() {
+        let (mut rng, mut shortened) = (Rng::new(2), 0);
+        for _ in 0..20_000 {
+            let [x, y] = [0, 1].map(|_| rng.next_u64() as f64 / 1e9);
+            let bound = Rect::new([x, y], [f64::INFINITY, f64::INFINITY]);
+            let entry = Rect::point([x.next_up(), y]);
+            let distance = entry.distance([0.0, 0.0]);
+            shortened += usize::from(distance < bound.distance([0.0, 0.0]));
+            assert!(bound.distance_at_least([0.0, 0.0]) <= distance, "{x} {y}");
+        }
+        assert!(shortened > 0);
+    }
+
     #[test]
     fn distances_are_postgresqls() {
         let unit = Rect::new([0.0, 0.0], [1.0, 1.0]);

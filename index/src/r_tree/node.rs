@@ -316,6 +316,23 @@ mod tests {
         assert_eq!(capacity(1, NODE_BYTES_MIN), ENTRIES_MIN);
     }
 
+    #[test]
+    fn entries_that_no_writer_makes_are_damage() {
+        let rect = Rect::point([1.0, 2.0]);
+        let rows = [5, 4];
+        let child = |bound, page| Node::new(1, vec![Entry::child(bound, PageNumber(page))]);
+        for (node, is_whole) in [
+            (child(Bound::of(rect, RowId(4)), 2), true),
+            (child(Bound { rect, rows }, 2), false),
+            (child(Bound::of(rect, RowId(4)), 1), false),
+            (child(Bound::of(rect, RowId(4)), 0), false),
+        ] {
+            let mut body = [0; NODE_BYTES_MIN];
+            node.encode(&mut body).expect("it fits");
+            assert_eq!(Node::decode(&body).is_ok(), is_whole, "{node:?}");
+        }
+    }
+
     /// Every changed byte is damage, or one that the node says otherwise: a box, a row, a number.
     #[test]
     fn a_flipped_byte_is_damage_or_another_node() {

@@ -170,6 +170,33 @@ fn a_load_that_fails_frees_its_pages() {
     assert!((2..40).contains(&failed), "{failed}");
 }
 
+/// A load for which the file cannot grow frees the pages that it has written.
+#[test]
+fn a_load_on_a_full_disk_frees_its_pages() {
+    let (mut failed, mut rng) = (0, Rng::new(8));
+    for room in 0..12 {
+        let disk = SimDisk::new(room);
+        let tested = Tested::on(store(disk.device(), Arc::default(), 200), 300);
+        // Files grow by several pages at once.
+        (0..rng.below(400)).for_each(|v| assert!(tested.add(number(v), RowId(v))));
+        tested.index.retain(&mut |_, _| false).expect("swept");
+        assert_eq!(tested.pages(), 1);
+        disk.limit_capacity(Some(disk.used_bytes()));
+        let mut load = tested.index.bulk_load();
+        for v in 0..600 {
+            let pushed = load.push(&values(&number(v)), RowId(v), &mut Vec::new());
+            pushed.expect("pushed");
+        }
+        if let Err(error) = load.finish() {
+            assert_eq!(error.sqlstate(), SqlState::DISK_FULL);
+            assert_eq!(tested.index.len(), 0);
+            failed += 1;
+        }
+        tested.assert_whole();
+    }
+    assert!(failed > 3, "{failed}");
+}
+
 /// An operation for which the file cannot grow fails with 53100 and changes nothing; when there is
 /// room the index goes on.
 #[test]

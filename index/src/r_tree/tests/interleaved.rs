@@ -3,6 +3,7 @@
 
 use super::*;
 use std::collections::BTreeSet;
+use strandline_storage::pages::Access;
 
 /// Adds and removes entries among those that stay.
 fn disturb(tested: &Tested, passing: &mut Vec<(Rect, RowId)>, rng: &mut Rng) {
@@ -113,6 +114,14 @@ fn pages_wait_for_the_cursors_that_began_before() {
         .retain(&mut |_, row| row.0 == 150)
         .expect("swept");
     assert_eq!(tested.pages(), before, "no page is free");
+    let (used, nodes) = (
+        tested.store.check(FILE).expect("whole").used,
+        nodes(&tested.index),
+    );
+    for page in used.into_iter().filter(|page| !nodes.contains(page)) {
+        let left = tested.index.tree.read(page, Access::Random);
+        assert!(left.expect("readable").is_gone, "page {page}");
+    }
     let mut rows = Vec::new();
     cursor.next_rows(1000, &mut rows).expect("read");
     assert!(rows.contains(&RowId(150)));

@@ -160,7 +160,7 @@ fn a_load_fills_nodes() {
     // The second run is added to a tree that is not empty. Entries that come twice are held once.
     let tested = Tested::new(1000);
     let entries = points(1_500, 4);
-    tested.load(&[&entries[..], &entries[..300]].concat());
+    tested.load(&[&entries[..300], &entries[..], &entries[..300]].concat());
     tested.assert_whole();
     assert_eq!(tested.index.len(), 1_500);
     let mut sorted = entries.clone();
