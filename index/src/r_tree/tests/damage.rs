@@ -55,6 +55,7 @@ fn a_wrong_node_is_an_error_with_its_place() {
             let is_named = |line: &String| line.contains("page ");
             assert!(damage.iter().all(is_named), "{damage:?}");
             if damage.is_empty() && answers(&tested.index).as_ref() != Some(&whole) {
+                assert!(at >= 32, "byte {at} of the header of page {page}");
                 unnoticed += 1;
             }
             let mut change = tested.store.begin(FILE);
