@@ -122,7 +122,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Removes every entry for which `keep` returns false, and every expired one.
+    /// Removes every entry for which `keep` returns false, and every expired one. `keep` is asked
+    /// about each entry at least once: all are visited again if the root takes over a leaf's.
     pub fn retain(&self, keep: &mut dyn FnMut(&Rect, RowId) -> bool) -> Result<()> {
         while !self.retain_once(keep)? {}
         let _others_wait = self.writers.lock();
