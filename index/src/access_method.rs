@@ -12,6 +12,7 @@
 //! nothing, except that a failed bulk load keeps the entries it has added.
 
 use crate::KeySequence;
+use crate::rect::{Rect, SpatialQuery};
 use std::sync::Arc;
 use strandline_base::{CommitTs, Error, Result, RowId, Value};
 
@@ -297,6 +298,11 @@ pub trait AccessMethod: Send + Sync {
         Err(Error::corrupt(place, what))
     }
 
+    /// The searches by position, if the keys are boxes.
+    fn spatial(&self) -> Option<&dyn SpatialMethod> {
+        None
+    }
+
     /// The longest run of rows that can be computed from their keys without the method, if any.
     fn sequence(&self) -> Option<KeySequence> {
         None
@@ -312,4 +318,33 @@ pub trait AccessMethod: Send + Sync {
 
     /// Bytes of memory the index takes.
     fn memory_bytes(&self) -> usize;
+}
+
+/// An entry and its distance from the point of a search.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Neighbour {
+    /// NaN, which is above all numbers, if a coordinate is NaN
+    pub distance: f64,
+    /// the entry's box
+    pub rect: Rect,
+    /// the entry's row
+    pub row: RowId,
+}
+
+/// Goes over entries by their distance from a point, ascending. It returns the entries that
+/// [`Cursor`] returns.
+pub trait NearestCursor {
+    /// The next entry; None at the end.
+    fn next(&mut self) -> Result<Option<Neighbour>>;
+}
+
+/// The searches of a method whose keys are boxes. They stand beside [`AccessMethod::cursor`],
+/// because a condition on boxes is no interval of key bytes, and an order by distance is none of
+/// key bytes.
+pub trait SpatialMethod: AccessMethod {
+    /// Goes over the entries whose boxes fulfil a condition, in no order.
+    fn search(&self, query: &SpatialQuery) -> Result<Box<dyn Cursor + '_>>;
+
+    /// Goes over all entries, those nearest to a point first.
+    fn nearest(&self, point: [f64; 2]) -> Result<Box<dyn NearestCursor + '_>>;
 }

@@ -1,5 +1,5 @@
 //! The ordered access method on a device: a generalised search tree \[Hellerstein, Naughton and
-//! Pfeffer, *GiST*, VLDB 1995; Indirection §4\] on the pages of a file. Its first kind is the
+//! Pfeffer, *GiST*, VLDB 1995; Indirection §4\] on the pages of a file. Its kind is the
 //! B-tree over ordered key bytes.
 //!
 //! An entry has a key's bytes and a row's number, which never changes: so an update touches only

@@ -1,19 +1,7 @@
 //! Entries outside a page: whole byte strings with their tails in one buffer, in the order in which
 //! they were pushed. Splits, joins and loads take a node's entries out, and write them back.
 
-use strandline_base::CommitTs;
-use strandline_storage::pages::PageNumber;
-
-/// The part of an entry behind its bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tail {
-    /// of a leaf's entry: nothing
-    Live,
-    /// of a leaf's entry that no snapshot at or after the timestamp needs
-    Retired(CommitTs),
-    /// of an inner node's entry: the node whose low fence the bytes are
-    Child(PageNumber),
-}
+pub(super) use crate::tree_pages::Tail;
 
 impl Tail {
     /// Its bytes on a page.

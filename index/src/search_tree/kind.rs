@@ -1,6 +1,6 @@
 //! Kinds of search trees \[GiST §3\]: the four methods by which a tree decides where an entry
-//! belongs and where a search goes on. The first kind is the B-tree; the next one is to be an
-//! R-tree, whose predicates are rectangles.
+//! belongs and where a search goes on. The one kind is the B-tree; kinds without an order, such as
+//! the R-tree (`r_tree`), need another tree.
 //!
 //! A node's *predicate* holds for all entries below it. A node stores it as its two fences.
 //!

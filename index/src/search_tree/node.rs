@@ -35,6 +35,7 @@
 //! verifies everything.
 
 use super::entries::{Entries, Tail, common_len};
+pub(super) use crate::tree_pages::Damage;
 use std::cmp::Ordering;
 use std::ops::Range;
 use strandline_base::CommitTs;
@@ -48,10 +49,6 @@ const VERSION: u8 = 1;
 pub(super) const ENTRY_OVERHEAD: usize = 4;
 /// The bit of a cell's length that marks a retired entry.
 const RETIRED: u16 = 1 << 15;
-
-/// Where a body is no node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Damage(pub &'static str);
 
 /// The result of reading a node.
 pub(super) type Read<T> = Result<T, Damage>;

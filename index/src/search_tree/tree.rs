@@ -48,16 +48,13 @@ use crate::access_method::Lookup;
 use crate::access_method::OldestSnapshot;
 use crate::entry::{ROW_BYTES, parts_of};
 use crate::key_hash::hash_bytes;
+pub(super) use crate::tree_pages::ROOT;
+use crate::tree_pages::{self, Count};
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize as Counter; // counts entries; no part of the protocol
-use std::sync::atomic::Ordering::Relaxed;
 use strandline_base::sync::Mutex;
 use strandline_base::{CommitTs, Error, Result, RowId};
 use strandline_storage::pages::{Access, PageChange, PageFileId, PageNumber, PageRead, PageStore};
-
-/// The root's page: the first one behind the file's header page.
-pub(super) const ROOT: PageNumber = PageNumber(1);
 
 /// Bytes of an entry on a page beside its key's, at most: row, timestamp, offset and length.
 const ENTRY_EXTRA: usize = ROW_BYTES + 8 + 4;
@@ -98,37 +95,6 @@ pub(super) struct Tree<K> {
     stripes: Box<[Mutex<()>]>,
     pub count: Count,
     kind: PhantomData<K>,
-}
-
-/// The number of entries. It is not stored; an opened tree begins with an estimate.
-#[derive(Default)]
-pub(super) struct Count {
-    begun_with: Counter,
-    added: Counter,
-    removed: Counter,
-}
-
-impl Count {
-    /// The present number.
-    pub fn get(&self) -> usize {
-        let (added, removed) = self.changes();
-        let held = self.begun_with.load(Relaxed).wrapping_add(added);
-        (held.wrapping_sub(removed) as isize).max(0) as usize
-    }
-    /// The numbers of entries added and removed since the tree was opened.
-    pub fn changes(&self) -> (usize, usize) {
-        (self.added.load(Relaxed), self.removed.load(Relaxed))
-    }
-    /// Counts a change.
-    pub fn note(&self, added: usize, removed: usize) {
-        self.added.fetch_add(added, Relaxed);
-        self.removed.fetch_add(removed, Relaxed);
-    }
-    /// Sets the number that there was at `changes`.
-    pub fn set(&self, (added, removed): (usize, usize), held: usize) {
-        let begun_with = held.wrapping_sub(added).wrapping_add(removed);
-        self.begun_with.store(begun_with, Relaxed);
-    }
 }
 
 fn step(node: Option<&Node<'_>>, level: u8, probe: Probe<'_>) -> Result<Step, Damage> {
@@ -223,8 +189,7 @@ impl<K: Kind> Tree<K> {
 
     /// The error for a damaged node.
     pub fn damaged(&self, number: PageNumber, damage: Damage) -> Error {
-        let place = format!("page {} of page file {}", number.0, self.file.0);
-        Error::corrupt(place, damage.0).with_hint("REINDEX builds the index anew from its rows.")
+        tree_pages::damaged(self.file, number, damage)
     }
 
     /// The node in a page's body.

@@ -212,6 +212,11 @@ pub const EXCEPTIONS: &[Exception] = &[
         reason: "compares the requests of a real device with the pages that come from it",
     },
     Exception {
+        path: "strandline_device",
+        place: "index/examples/r_tree.rs",
+        reason: "counts pages that come from a device in memory",
+    },
+    Exception {
         path: "device.open",
         place: "index/examples/read_ahead.rs",
         reason: "compares the requests of a real device with the pages that come from it",

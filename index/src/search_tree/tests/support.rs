@@ -4,71 +4,15 @@ use crate::search_tree::kind::Kind;
 use crate::search_tree::node::Probe;
 use crate::search_tree::tree::{ROOT, Tree};
 use crate::search_tree::{PagedIndex, PagedIndexSettings};
+pub use crate::tree_pages::tests::*;
 use crate::{AccessMethod, Direction, KeyBytes, KeyRange, PartOrder};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize as Counter;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use strandline_base::{CommitTs, RowId, Value};
-use strandline_base::{Error, Result};
-use strandline_device::{Device, MemoryDevice};
-use strandline_storage::pages::{
-    Access, PAGE_BYTES, PageFileId, PageLog, PageNumber, PageSettings, PageStore,
-};
-use strandline_storage::pool::Pool;
-use strandline_storage::wal::Lsn;
-
-pub const FILE: PageFileId = PageFileId(7);
-
-/// A log in memory: records with their ends, and the end of the durable ones.
-#[derive(Debug, Default)]
-pub struct MemoryLog(pub Mutex<Logged>);
-
-#[derive(Clone, Debug, Default)]
-pub struct Logged {
-    pub records: Vec<(Lsn, Vec<u8>)>,
-    pub durable: Lsn,
-    /// appends fail from the time on when it is 0
-    pub appends_left: Option<usize>,
-}
-
-impl Logged {
-    pub fn end(&self) -> Lsn {
-        self.records.last().map_or(Lsn(64), |(end, _)| *end)
-    }
-}
-
-impl PageLog for MemoryLog {
-    fn append(&self, record: &[u8]) -> Result<Lsn> {
-        let mut log = self.0.lock().expect("not poisoned");
-        if let Some(left) = &mut log.appends_left {
-            *left = left
-                .checked_sub(1)
-                .ok_or_else(|| Error::internal("the log is full"))?;
-        }
-        let end = Lsn(log.end().0 + 8 + record.len() as u64);
-        log.records.push((end, record.to_vec()));
-        Ok(end)
-    }
-    fn make_durable(&self, through: Lsn) -> Result<()> {
-        let mut log = self.0.lock().expect("not poisoned");
-        log.durable = log.durable.max(through);
-        Ok(())
-    }
-    fn end(&self) -> Lsn {
-        self.0.lock().expect("not poisoned").end()
-    }
-}
-
-/// A page store with memory for so many pages.
-pub fn store(device: Arc<dyn Device>, log: Arc<MemoryLog>, pages: usize) -> Arc<PageStore> {
-    let settings = PageSettings {
-        pool: Pool::new(pages * PAGE_BYTES),
-        ..PageSettings::default()
-    };
-    PageStore::new(device, log, settings)
-}
+use strandline_device::MemoryDevice;
+use strandline_storage::pages::{Access, PageNumber, PageStore};
 
 /// An index under test and its surroundings.
 pub struct Tested {
