@@ -1,8 +1,9 @@
 //! Keys → row ids. [`AccessMethod`] is the interface of an index. Two methods are memory-resident
 //! and rebuilt at open: [`MemoryIndex`], a [`HashIndex`] of all entries with [`KeySequences`] as a
 //! short cut, and [`OrderedIndex`], a B-link tree. [`PagedIndex`] is a B-tree on the pages of a
-//! file, [`FdIndex`] an FD+tree in levels of blocks that are written in sequence. [`UnusableIndex`]
-//! takes the place of an index that could not be built.
+//! file, [`LidIndex`] has blocks on the fast tier before it. [`FdIndex`] is an FD+tree in levels of
+//! blocks that are written in sequence. [`UnusableIndex`] takes the place of an index that could
+//! not be built.
 //!
 //! Rooms, lowest first; a room imports only from rooms above it in this table:
 //!
@@ -16,6 +17,7 @@
 //! | `fd_tree` | entries in levels of blocks |
 //! | `memory_index`, `ordered_index`, `search_tree` | access methods |
 //! | `fd_index`, `unusable_index` | access methods |
+//! | `lid_block` | the search tree with blocks on the fast tier before it |
 
 mod access_method;
 mod entry;
@@ -23,6 +25,7 @@ mod fd_index;
 mod fd_tree;
 mod hash_index;
 mod key_hash;
+mod lid_block;
 mod memory_index;
 mod ordered_index;
 mod ordered_key;
@@ -40,6 +43,7 @@ pub use fd_index::{FdIndex, FdIndexSettings};
 pub use fd_tree::{FdTree, Mode as FdTreeMode, Settings as FdTreeSettings};
 pub use hash_index::HashIndex;
 pub use key_hash::{hash_integer, hash_key, is_same_key};
+pub use lid_block::{BlockKind, LidForm, LidIndex};
 pub use memory_index::MemoryIndex;
 pub use ordered_index::OrderedIndex;
 pub use ordered_key::{OrderedKeys, PartOrder};

@@ -3,6 +3,7 @@
 #![cfg(shuttle)]
 
 mod fd_tree;
+mod lid_block;
 
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, Runner, thread};

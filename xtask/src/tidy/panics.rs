@@ -13,6 +13,7 @@ const DECODERS: &[&str] = &[
     "index/src/search_tree/node.rs",
     "index/src/fd_tree/block.rs",
     "index/src/fd_tree/image.rs",
+    "index/src/lid_block/layout.rs",
     "semantics/src/wire_format/array.rs",
     "semantics/src/wire_format/read.rs",
     "server/src/message.rs",
