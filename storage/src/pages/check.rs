@@ -29,7 +29,7 @@ impl PageStore {
     /// # Errors
     /// Those of [`PageStore::read`].
     pub fn used_pages(&self, file: PageFileId) -> Result<Vec<PageNumber>> {
-        let maps = space::map_pages(&*self.read(file, PageNumber(0), Access::Sequential)?);
+        let maps = space::map_pages(&self.read(file, PageNumber(0), Access::Sequential)?);
         let mut used = Vec::new();
         for map in (0..maps).map(|k| k * space::MAPPED_PAGES) {
             let body = self.read(file, PageNumber(map), Access::Sequential)?;
