@@ -29,7 +29,8 @@
 //! A thread latches a page at most once at a time, and latches pages in an order that all users of
 //! a file agree on. Readers, one writer, or several appenders of slots have a page
 //! (`frame/append.rs`, \[L-Store §5.2\]); an appender holds its latch only within `append_slot`. A
-//! waiting writer goes before later readers. `allocate` only tries latches. `commit` latches the pages of the space map last, in ascending order.
+//! waiting writer goes before later readers. `allocate` only tries latches. `commit` latches the
+//! pages of the space map last, in ascending order.
 //!
 //! # Lock order
 //! `checkpointing` → `gate` → the log's locks. `checkpointing` → the SSD cache's → `syncing` of a
