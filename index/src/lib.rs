@@ -1,7 +1,8 @@
 //! Keys → row ids. [`AccessMethod`] is the interface of an index. Two methods are memory-resident
 //! and rebuilt at open: [`MemoryIndex`], a [`HashIndex`] of all entries with [`KeySequences`] as a
 //! short cut, and [`OrderedIndex`], a B-link tree. [`PagedIndex`] is a B-tree on the pages of a
-//! file, [`SpatialIndex`] an R-tree over boxes on such pages, [`FdIndex`] an FD+tree in levels of
+//! file, [`SpatialIndex`] an R-tree over boxes on such pages. [`LidIndex`] has blocks on the fast
+//! tier before a [`PagedIndex`]. [`FdIndex`] is an FD+tree in levels of
 //! blocks that are written in sequence. [`UnusableIndex`] takes the place of an index that could
 //! not be built.
 //!
@@ -19,6 +20,7 @@
 //! | `tree_pages` | what the trees on pages have in common |
 //! | `memory_index`, `ordered_index`, `search_tree`, `r_tree` | access methods |
 //! | `fd_index`, `unusable_index` | access methods |
+//! | `lid_block` | the search tree with blocks on the fast tier before it |
 
 mod access_method;
 mod entry;
@@ -26,6 +28,7 @@ mod fd_index;
 mod fd_tree;
 mod hash_index;
 mod key_hash;
+mod lid_block;
 mod memory_index;
 mod ordered_index;
 mod ordered_key;
@@ -46,6 +49,7 @@ pub use fd_index::{FdIndex, FdIndexSettings};
 pub use fd_tree::{FdTree, Mode as FdTreeMode, Settings as FdTreeSettings};
 pub use hash_index::HashIndex;
 pub use key_hash::{hash_integer, hash_key, is_same_key};
+pub use lid_block::{BlockKind, LidForm, LidIndex};
 pub use memory_index::MemoryIndex;
 pub use ordered_index::OrderedIndex;
 pub use ordered_key::{OrderedKeys, PartOrder};

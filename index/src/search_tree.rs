@@ -17,10 +17,10 @@
 //! `tree` has invariants, protocol and lock order; `node` and docs/format.md have the bytes;
 //! docs/rfcs/1-pages-and-search-tree.md has the whole with the page store.
 //!
-//! Differences from the papers: `kind` and `tree`. LIDBlocks (Indirection §3) are not implemented.
+//! Differences from the papers: `kind` and `tree`. LIDBlocks (Indirection §3) are in `lid_block`.
 //!
 //! Rooms from below: `entries`, `node`, `kind`, `tree`, then `write`, `join`, `ahead`, `cursor`,
-//! `load`, `estimate` and `check`, which add methods to the tree.
+//! `load`, `estimate`, `partial` and `check`, which add methods to the tree.
 
 mod ahead;
 mod check;
@@ -31,6 +31,7 @@ mod join;
 mod kind;
 mod load;
 mod node;
+mod partial;
 mod tree;
 mod write;
 
@@ -43,6 +44,7 @@ use crate::ordered_key::{OrderedKeys, PartOrder};
 use crate::sorted_load::{LoadTarget, SortedLoad};
 use cursor::TreeCursor;
 use kind::BTree;
+pub(crate) use partial::LeafRange;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize as Counter; // counts bytes; no part of the protocol
 use std::sync::atomic::Ordering::Relaxed;
@@ -142,6 +144,24 @@ impl PagedIndex {
     /// The encoder of the index's keys.
     pub fn keys(&self) -> &OrderedKeys {
         &self.keys
+    }
+
+    /// The leaf that an entry belongs to, by the inner nodes alone.
+    ///
+    /// # Errors
+    /// Those of reading the inner nodes.
+    pub(crate) fn leaf_range(&self, entry: &[u8]) -> Result<LeafRange> {
+        self.tree.leaf_range(entry)
+    }
+
+    /// The longest key that the tree takes, in bytes.
+    pub(crate) fn key_bytes_max(&self) -> usize {
+        self.tree.key_bytes_max()
+    }
+
+    /// The timestamp of the oldest snapshot.
+    pub(crate) fn oldest(&self) -> CommitTs {
+        self.tree.oldest()
     }
 
     /// The number of levels of the tree.
@@ -258,4 +278,4 @@ impl LoadTarget for PagedIndex {
 }
 
 #[cfg(all(test, not(shuttle)))]
-mod tests;
+pub(crate) mod tests;

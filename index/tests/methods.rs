@@ -8,9 +8,9 @@ use strandline_base::rng::Rng;
 use strandline_base::{CommitTs, ErrorKind, Result, RowId, Value};
 use strandline_device::MemoryDevice;
 use strandline_index::{
-    AccessMethod, BulkLoad, Capabilities, Cursor, Direction, FdIndex, FdIndexSettings, FdTreeMode,
-    FdTreeSettings, KeyBytes, KeyRange, Lookup, MemoryIndex, NODE_BYTES_MIN, OrderedIndex,
-    PagedIndex, PagedIndexSettings, PartOrder,
+    AccessMethod, BlockKind, BulkLoad, Capabilities, Cursor, Direction, FdIndex, FdIndexSettings,
+    FdTreeMode, FdTreeSettings, KeyBytes, KeyRange, LidForm, LidIndex, Lookup, MemoryIndex,
+    NODE_BYTES_MIN, OrderedIndex, PagedIndex, PagedIndexSettings, PartOrder,
 };
 use strandline_storage::level_blocks::MemoryBlocks;
 use strandline_storage::pages::{PageFileId, PageLog, PageSettings, PageStore};
@@ -149,6 +149,74 @@ fn paged() -> PagedIndex {
     PagedIndex::create(store, PageFileId(1), settings).expect("created")
 }
 
+/// An index with LIDBlocks before a tree of small nodes, in a store with memory for four pages. Its
+/// number of entries is exact after a vacuum.
+struct Blocked(LidIndex);
+
+impl Blocked {
+    fn new(kind: BlockKind, entries: usize) -> Self {
+        let settings = PageSettings {
+            budget_bytes: 0,
+            ..PageSettings::default()
+        };
+        let device = Arc::new(MemoryDevice::default());
+        let store = PageStore::new(device, Arc::new(CountingLog::default()), settings);
+        let parts = vec![PartOrder::default()];
+        let mut settings = PagedIndexSettings::new(parts, Arc::new(|| CommitTs::ZERO));
+        settings.node_bytes = NODE_BYTES_MIN;
+        let form = LidForm {
+            kind,
+            entries,
+            key_bytes: 12,
+        };
+        let files = (PageFileId(1), PageFileId(2));
+        Self(LidIndex::create(store, files, settings, form).expect("created"))
+    }
+}
+
+impl AccessMethod for Blocked {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+    fn encode(&self, key: &[Value]) -> KeyBytes {
+        self.0.encode(key)
+    }
+    fn insert(&self, key: &KeyBytes, row: RowId, others: &mut Vec<RowId>) -> Result<bool> {
+        self.0.insert(key, row, others)
+    }
+    fn find(&self, key: &[Value]) -> Result<Lookup> {
+        self.0.find(key)
+    }
+    fn lookup(&self, key: &KeyBytes, rows: &mut Vec<RowId>) -> Result<()> {
+        self.0.lookup(key, rows)
+    }
+    fn cursor(&self, range: &KeyRange, direction: Direction) -> Result<Box<dyn Cursor + '_>> {
+        self.0.cursor(range, direction)
+    }
+    fn retire(&self, key: &KeyBytes, row: RowId, since: CommitTs) -> Result<()> {
+        self.0.retire(key, row, since)
+    }
+    fn retain(&self, keep: &mut dyn FnMut(&KeyBytes, RowId) -> bool) -> Result<()> {
+        self.0.retain(keep)
+    }
+    fn bulk_load(&self) -> Box<dyn BulkLoad + '_> {
+        self.0.bulk_load()
+    }
+    fn bulk_load_unique(&self) -> Box<dyn BulkLoad + '_> {
+        self.0.bulk_load_unique()
+    }
+    fn check(&self, damage: &mut Vec<String>) -> Result<()> {
+        self.0.check(damage)
+    }
+    fn len(&self) -> usize {
+        self.0.vacuum().expect("vacuumed");
+        self.0.len()
+    }
+    fn memory_bytes(&self) -> usize {
+        self.0.memory_bytes()
+    }
+}
+
 /// An index on an FD+tree with tiny blocks; a step of a compaction after every 3rd operation.
 struct Compacting {
     index: FdIndex,
@@ -235,6 +303,8 @@ fn methods() -> Vec<(&'static str, Box<dyn AccessMethod>)> {
         ("FD+XM", Box::new(Compacting::new(FdTreeMode::Xm))),
         ("FD+DS", Box::new(Compacting::new(FdTreeMode::Ds))),
         ("paged", Box::new(paged())),
+        ("sparse", Box::new(Blocked::new(BlockKind::Sparse, 3))),
+        ("dense", Box::new(Blocked::new(BlockKind::Dense, 2))),
         ("memory", Box::new(MemoryIndex::default())),
         (
             "ordered",

@@ -5,7 +5,7 @@ mod ahead;
 mod concurrency;
 mod crash;
 mod damage;
-pub(super) mod support;
+pub(crate) mod support;
 
 use super::*;
 use std::collections::BTreeMap;

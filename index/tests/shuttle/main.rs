@@ -3,6 +3,7 @@
 #![cfg(shuttle)]
 
 mod fd_tree;
+mod lid_block;
 mod r_tree;
 
 use shuttle::scheduler::{PctScheduler, RandomScheduler};

@@ -337,7 +337,7 @@ impl PageChange {
 }
 
 /// The LSN up to which pages are logged as images; the first change sets it.
-fn image_boundary(store: &PageStore) -> u64 {
+pub(super) fn image_boundary(store: &PageStore) -> u64 {
     let boundary = store.boundary.load(Ordering::Acquire);
     if boundary != UNSET {
         return boundary;

@@ -24,6 +24,22 @@ pub struct PageCheck {
 }
 
 impl PageStore {
+    /// The pages in use, without the pages of the space map, ascending. Only the map is read.
+    ///
+    /// # Errors
+    /// Those of [`PageStore::read`].
+    pub fn used_pages(&self, file: PageFileId) -> Result<Vec<PageNumber>> {
+        let maps = space::map_pages(&self.read(file, PageNumber(0), Access::Sequential)?);
+        let mut used = Vec::new();
+        for map in (0..maps).map(|k| k * space::MAPPED_PAGES) {
+            let body = self.read(file, PageNumber(map), Access::Sequential)?;
+            let last = map.saturating_add(space::MAPPED_PAGES - 1);
+            let pages = (map + 1..=last).filter(|&page| space::is_used(&body, page));
+            used.extend(pages.map(PageNumber));
+        }
+        Ok(used)
+    }
+
     /// Reads every page in use. The caller keeps others from changing the file if it compares
     /// [`PageCheck::used`] with the pages that it knows.
     ///

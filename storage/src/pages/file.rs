@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use strandline_base::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 use strandline_base::{Error, ErrorKind, Result, SqlState};
-use strandline_device::{Device, File, Request, path_of};
+use strandline_device::{Device, File, Request, Tier, TieredDevice, path_of};
 
 use super::header::{PAGE_BYTES, PageImage, decode, encode};
 use super::space::Space;
@@ -58,9 +58,13 @@ impl PageFile {
         id: PageFileId,
         file: Arc<dyn File>,
     ) -> Result<Self> {
+        // Where the capacity tier is written once, the fast tier has the files of both.
+        let is_fast = |tiers: &TieredDevice| tiers.tier_of(&page_file_name(id)) == Tier::Fast;
+        let is_beside_cache =
+            device.tiers().is_some_and(is_fast) && !device.is_written_once(Tier::Capacity);
         Ok(Self {
             id,
-            is_cached: true,
+            is_cached: !is_beside_cache,
             database_id,
             path: path_of(device, &page_file_name(id)),
             len: AtomicU64::new(file.len()?),

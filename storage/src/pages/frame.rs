@@ -5,13 +5,19 @@
 //! ends that, and threads wait for it with `PageStore::await_ahead` before they latch the page. A
 //! clean page that the SSD cache may take is *leaving* until the cache has it; threads that look
 //! for the page wait, so that nobody changes it meanwhile. A gone frame is not in use and not
-//! dirty; threads that still find it look the page up again.
+//! dirty; threads that still find it look the page up again. `append` has the third way to latch a
+//! page, beside readers and writers: slots written by several threads at once.
+
+mod append;
 
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
 use strandline_base::sync::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering};
+
+pub(super) use append::Begun;
+pub use append::SlotWrite;
 
 use super::file::PageFile;
 use super::header::PageImage;
@@ -39,11 +45,13 @@ struct FrameState {
     is_dirty: bool,
     /// a thread writes an image to the file
     is_stored: bool,
+    appends: append::Appends,
 }
 
 impl FrameState {
     fn is_latched(&self) -> bool {
-        self.readers > 0 || self.is_written_to || self.writers_waiting > 0
+        let writers = self.writers_waiting + self.appends.writers;
+        self.readers > 0 || self.is_written_to || writers > 0
     }
 }
 
@@ -97,6 +105,7 @@ impl Frame {
                 writers_waiting: 0,
                 is_dirty: false,
                 is_stored: false,
+                appends: append::Appends::default(),
             }),
             progress: Condvar::new(),
             referenced: AtomicBool::new(false),
@@ -197,11 +206,14 @@ impl Frame {
             if state.phase == Phase::Gone {
                 return None;
             }
-            if !state.is_written_to && state.writers_waiting == 0 {
+            let is_reported = state.appends.owner_lsn.is_some();
+            if !state.is_written_to && state.writers_waiting == 0 && !is_reported {
                 state.readers += 1;
                 return state.image.clone();
             }
+            state.appends.awaited_by += 1;
             self.progress.wait(&mut state);
+            state.appends.awaited_by -= 1;
         }
     }
 
@@ -209,7 +221,10 @@ impl Frame {
     pub fn latch_exclusive(&self) -> Option<Arc<PageImage>> {
         let mut state = self.wait_settled(self.state.lock());
         state.writers_waiting += 1;
-        while state.phase != Phase::Gone && (state.readers > 0 || state.is_written_to) {
+        let is_busy = |state: &FrameState| {
+            state.readers > 0 || state.is_written_to || state.appends.writers > 0
+        };
+        while state.phase != Phase::Gone && is_busy(&state) {
             self.progress.wait(&mut state);
         }
         state.writers_waiting -= 1;
@@ -285,12 +300,14 @@ impl Frame {
         self.file.has_failed() || !self.is_unsettled()
     }
 
-    /// The image to write to the file, after any write that runs; None if the file has it. The
-    /// caller ends with [`Frame::end_store`].
+    /// The image to write to the file, after any write that runs, and with all reported slots;
+    /// None if the file has it. The caller ends with [`Frame::end_store`].
     pub fn begin_store(&self) -> Option<Arc<PageImage>> {
         let mut state = self.state.lock();
-        while state.is_stored {
+        while state.is_stored || state.appends.owner_lsn.is_some() {
+            state.appends.awaited_by += 1;
             self.progress.wait(&mut state);
+            state.appends.awaited_by -= 1;
         }
         if !state.is_dirty || state.phase != Phase::Present {
             return None;
@@ -308,12 +325,12 @@ impl Frame {
         self.progress.notify_all();
     }
 
-    /// The LSN of the image if the page is dirty.
+    /// The LSN of the image, or of the newest reported slot, if the page is dirty.
     pub fn dirty_lsn(&self) -> Option<Lsn> {
         let state = self.state.lock();
         let is_dirty = state.is_dirty || state.is_stored;
         let image = state.image.as_ref().filter(|_| is_dirty);
-        image.map(|image| image.lsn)
+        image.map(|image| state.appends.owner_lsn.unwrap_or(image.lsn))
     }
 
     /// Evicts the page if it is clean, not latched and was not read since the last call. If

@@ -14,10 +14,12 @@
 //! 4. After a failed sync of a file nothing of it is read or written again in this process
 //!    (rule 3 of `strandline_device`); redo at the next opening writes its pages anew.
 //! 5. The committed body of a frame is immutable and shared by `Arc`. A write to the file takes a
-//!    reference and needs no latch, so evictions and checkpoints never wait for a latch.
+//!    reference and needs no latch, so evictions and checkpoints wait for no latch, but for the
+//!    appenders of a page, each of which has one record left to log.
 //! 6. A dirty frame is in the frame table until its page is written.
 //! 7. [`PageStore::checkpoint`] reads its begin while no commit is between its append to the log
-//!    and its new frames. So every change before the begin is in a dirty frame or in the file.
+//!    and its new frames, or its report of a slot. So every change before the begin is in a dirty
+//!    frame or in the file.
 //! 8. With an SSD cache, the newest version of a page is in memory, else in the cache, else in its
 //!    file. A page leaves the frame table only when the cache has it or has refused it.
 //! 9. After a failed sync of the SSD cache the next checkpoint closes all files that go through it.
@@ -25,8 +27,10 @@
 //!
 //! # Latches
 //! A thread latches a page at most once at a time, and latches pages in an order that all users of
-//! a file agree on. A waiting writer goes before later readers. `allocate` only tries latches.
-//! `commit` latches the pages of the space map last, in ascending order.
+//! a file agree on. Readers, one writer, or several appenders of slots have a page
+//! (`frame/append.rs`, \[L-Store §5.2\]); an appender holds its latch only within `append_slot`. A
+//! waiting writer goes before later readers. `allocate` only tries latches. `commit` latches the
+//! pages of the space map last, in ascending order.
 //!
 //! # Lock order
 //! `checkpointing` → `gate` → the log's locks. `checkpointing` → the SSD cache's → `syncing` of a
@@ -42,6 +46,7 @@
 //! is the conventional buffer manager below it. Latch and image are apart: readers share an
 //! immutable image, as in copy-on-write, but under a latch, so that a tree can couple latches.
 
+mod append;
 mod buffers;
 mod change;
 mod check;
@@ -63,7 +68,7 @@ pub use crate::file::Access;
 pub use change::PageChange;
 pub use check::PageCheck;
 pub use file::{page_file_id, page_file_name};
-pub use frame::PageRead;
+pub use frame::{PageRead, SlotWrite};
 pub use header::{PAGE_BODY_BYTES, PAGE_BYTES, PAGE_HEADER_BYTES};
 pub use read_ahead::ReadAheadStats;
 pub use record::{describe_record, file_of_record};

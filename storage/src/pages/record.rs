@@ -1,12 +1,13 @@
 //! The log record of a change: per page a full image or the changed byte ranges.
 //!
 //! ```text
-//! u8      version: 1
+//! u8      version: 1; 2: with slots
 //! u32     file id
 //! varint  pages, at least 1; for each:
 //!   u32     page number
-//!   u8      1 image: the ranges lie over zeros; 2 delta: over the body with the LSN that follows
-//!   u64     (delta) LSN of the body before the change
+//!   u8      1 image: the ranges lie over zeros; 2 delta: over the body with the LSN that follows;
+//!           3 slot: over a body with the LSN that follows or a later one
+//!   u64     (delta, slot) this LSN
 //!   varint  ranges; for each, ascending and disjoint:
 //!     varint  bytes between the end of the previous range and this one
 //!     varint  length, at least 1
@@ -16,24 +17,46 @@
 use strandline_base::bytes::{ByteReader, PutBytes};
 use strandline_base::{Error, Result};
 
+use super::frame::SlotWrite;
 use super::header::{PAGE_BODY_BYTES, PageBody};
 use super::{PageFileId, PageNumber};
 use crate::version::refuse_unknown;
 use crate::wal::Lsn;
 
 const VERSION: u8 = 1;
+const VERSION_SLOTS: u8 = 2;
 const IMAGE: u8 = 1;
 const DELTA: u8 = 2;
+const SLOT: u8 = 3;
 /// Equal bytes between two changed ones from which two ranges are smaller than one.
 const GAP_BYTES: usize = 8;
 
 /// Begins a record about a file of `pages` pages.
 pub(super) fn begin(file: PageFileId, pages: usize) -> Vec<u8> {
+    begin_version(VERSION, file, pages)
+}
+
+/// Begins a record about one slot of a page.
+pub(super) fn begin_slot(file: PageFileId) -> Vec<u8> {
+    begin_version(VERSION_SLOTS, file, 1)
+}
+
+fn begin_version(version: u8, file: PageFileId, pages: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
-    out.put_u8(VERSION);
+    out.put_u8(version);
     out.put_u32(file.0);
     out.put_varint(pages as u64);
     out
+}
+
+/// Adds a slot of a page whose committed body has the LSN `base`.
+pub(super) fn put_slot(out: &mut Vec<u8>, number: PageNumber, base: Lsn, slot: &SlotWrite) {
+    out.put_u32(number.0);
+    out.put_u8(SLOT);
+    out.put_u64(base.0);
+    out.put_varint(1);
+    out.put_varint(slot.offset as u64);
+    out.put_bytes(&slot.bytes);
 }
 
 /// Adds a page's whole body.
@@ -85,12 +108,23 @@ fn changed_ranges(before: &[u8], after: &[u8]) -> Vec<std::ops::Range<usize>> {
     ranges
 }
 
+/// The body under the ranges of a page's change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Base {
+    /// zeros
+    Zeros,
+    /// the body with this LSN
+    Exactly(Lsn),
+    /// a body with this LSN or a later one: the change is of a slot that no other change between
+    /// the two has written
+    AtLeast(Lsn),
+}
+
 /// The change of one page.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PageRedo<'a> {
     pub number: PageNumber,
-    /// the LSN of the body under the ranges; None: zeros
-    pub base: Option<Lsn>,
+    pub base: Base,
     ranges: Vec<(usize, &'a [u8])>,
 }
 
@@ -126,7 +160,11 @@ pub(super) fn decode(record: &[u8]) -> Result<(PageFileId, Vec<PageRedo<'_>>)> {
 
 fn decode_file(reader: &mut ByteReader<'_>) -> Result<PageFileId> {
     let version = reader.u8().ok_or_else(|| damaged(reader))?;
-    refuse_unknown("log record of pages", version.into(), 1..=VERSION.into())?;
+    refuse_unknown(
+        "log record of pages",
+        version.into(),
+        1..=VERSION_SLOTS.into(),
+    )?;
     reader.u32().map(PageFileId).ok_or_else(|| damaged(reader))
 }
 
@@ -138,8 +176,9 @@ fn damaged(reader: &ByteReader<'_>) -> Error {
 fn decode_page<'a>(reader: &mut ByteReader<'a>) -> Option<PageRedo<'a>> {
     let number = PageNumber(reader.u32()?);
     let base = match reader.u8()? {
-        IMAGE => None,
-        DELTA => Some(Lsn(reader.u64()?)),
+        IMAGE => Base::Zeros,
+        DELTA => Base::Exactly(Lsn(reader.u64()?)),
+        SLOT => Base::AtLeast(Lsn(reader.u64()?)),
         _ => return None,
     };
     let mut ranges = Vec::new();
@@ -173,10 +212,10 @@ pub fn describe_record(record: &[u8]) -> Result<String> {
     let (file, pages) = decode(record)?;
     let page = |page: &PageRedo<'_>| {
         let bytes: usize = page.ranges.iter().map(|(_, bytes)| bytes.len()).sum();
-        let kind = if page.base.is_some() {
-            "delta"
-        } else {
-            "image"
+        let kind = match page.base {
+            Base::Zeros => "image",
+            Base::Exactly(_) => "delta",
+            Base::AtLeast(_) => "slot",
         };
         format!("{} {kind} of {bytes} bytes", page.number)
     };

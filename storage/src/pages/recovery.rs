@@ -12,12 +12,15 @@
 //!   the checkpoint: an image follows, or the checkpoint has made the page durable. If the page is
 //!   unreadable, a later image replaces it, or reading it stays an error. If the page is older, a
 //!   change is missing: the file is closed.
+//! * A slot applies to the body that its batch lay over, or to that body with other slots. Slots
+//!   come in the order of the log, so that a page's LSN says which ones it has.
 //! * Records of files that are not open are of files dropped since.
 //!
 //! A [`Redo`] keeps a window of records that wait, and reads the pages of their deltas ahead. Only
 //! pages that have left memory since their image are read at all.
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use strandline_base::{Error, ErrorKind, Result};
@@ -25,7 +28,7 @@ use strandline_base::{Error, ErrorKind, Result};
 use super::file::PageFile;
 use super::frame::Frame;
 use super::header::{PageBody, PageImage};
-use super::record::{PageRedo, decode};
+use super::record::{Base, PageRedo, decode};
 use super::store::PageStore;
 use super::{Access, PageFileId, PageId};
 use crate::wal::Lsn;
@@ -75,9 +78,9 @@ impl<'a> Redo<'a> {
             let number = page.number;
             let id = PageId { file, number };
             match page.base {
-                None => images.push(id),
-                Some(_) if !self.images.contains_key(&id) => read.push(number),
-                Some(_) => {}
+                Base::Zeros => images.push(id),
+                _ if !self.images.contains_key(&id) => read.push(number),
+                Base::Exactly(_) | Base::AtLeast(_) => {}
             }
         }
         if !read.is_empty() {
@@ -152,8 +155,10 @@ impl PageStore {
             number: page.number,
         };
         match page.base {
-            None => self.replay_image(file, id, page, lsn),
-            Some(base) => self.replay_delta(file, id, page, (base, lsn)),
+            Base::Zeros => self.replay_image(file, id, page, lsn),
+            Base::Exactly(base) => self.replay_delta(file, id, page, (base..=base, lsn)),
+            // The LSN of a body with other slots of the batch is greater than the base.
+            Base::AtLeast(base) => self.replay_delta(file, id, page, (base..=lsn, lsn)),
         }
     }
 
@@ -195,7 +200,7 @@ impl PageStore {
         file: &Arc<PageFile>,
         id: PageId,
         page: &PageRedo<'_>,
-        (base, lsn): (Lsn, Lsn),
+        (bases, lsn): (RangeInclusive<Lsn>, Lsn),
     ) -> Result<()> {
         let (frame, before) = loop {
             let frame = match self.frame(id, Access::Random) {
@@ -208,14 +213,15 @@ impl PageStore {
                 None => self.forget(&frame),
             }
         };
-        if before.lsn == base {
+        if before.lsn < lsn && bases.contains(&before.lsn) {
             let mut body = before.body.clone();
             page.apply(&mut body);
             frame.install(Arc::new(PageImage { lsn, body }));
         } else if before.lsn < lsn {
             let what = format!(
                 "the page has LSN {}, but the log's next change was made on LSN {}",
-                before.lsn.0, base.0
+                before.lsn.0,
+                bases.start().0
             );
             file.fail(Error::corrupt(file.place(id.number), what));
         }

@@ -137,22 +137,36 @@ impl PageStore {
         store
     }
 
-    /// Creates and opens a file without pages. On return it is durable with its name.
+    /// Creates and opens a file without pages on the capacity tier. On return it is durable with
+    /// its name.
     ///
     /// # Errors
     /// Those of the device; then the file is removed, or it is left for the caller to remove at
     /// the next opening.
     pub fn create_file(&self, id: PageFileId) -> Result<()> {
+        self.create_file_on(Tier::Capacity, id)
+    }
+
+    /// [`PageStore::create_file`] on the fast tier. The file's pages do not go through the SSD
+    /// cache.
+    ///
+    /// # Errors
+    /// Those of [`PageStore::create_file`].
+    pub fn create_fast_file(&self, id: PageFileId) -> Result<()> {
+        self.create_file_on(Tier::Fast, id)
+    }
+
+    fn create_file_on(&self, tier: Tier, id: PageFileId) -> Result<()> {
         let name = page_file_name(id);
-        let tier = match self.device.is_written_once(Tier::Capacity) {
+        let tier = match self.device.is_written_once(tier) {
             true => Tier::Fast,
-            false => Tier::Capacity,
+            false => tier,
         };
         let file = self.device.create_on(tier, &name)?;
         let created = (|| -> Result<PageFile> {
             let mut file = PageFile::of(&*self.device, self.files.database_id, id, file)?;
             let failure = self.cache.as_ref().and_then(SsdCache::failure);
-            file.is_cached = failure.is_none();
+            file.is_cached &= failure.is_none();
             let mut map = PageImage::zeroed();
             space::set_map_pages(&mut map.body, 1);
             space::set_used(&mut map.body, 0, true);

@@ -12,6 +12,7 @@ use crate::pool::Pool;
 use crate::ssd_cache::{Mode, Settings as CacheSettings};
 use crate::wal::{Wal, WalSettings};
 
+mod appends;
 mod cached;
 mod concurrency;
 mod crash;
@@ -189,6 +190,31 @@ impl Rig {
         Ok(())
     }
 
+    /// Appends a slot, or finds no room for it.
+    fn append(&mut self, rng: &mut Rng) -> Result<()> {
+        let numbers: Vec<PageNumber> = self.pages().keys().copied().collect();
+        let Some(number) = numbers.get(rng.below(24) as usize).copied() else {
+            return self.change(rng);
+        };
+        let offset = rng.below(PAGE_BODY_BYTES as u64 - 20) as usize;
+        let bytes: Vec<u8> = (0..1 + rng.below(20))
+            .map(|_| rng.next_u64() as u8)
+            .collect();
+        let mut pages = self.pages().clone();
+        let body = Arc::make_mut(pages.get_mut(&number).expect("in use"));
+        body[offset..offset + bytes.len()].copy_from_slice(&bytes);
+        let is_wanted = rng.below(8) > 0;
+        let appended = self.store.append_slot(FILE, number, &mut |_| {
+            let bytes = bytes.clone();
+            is_wanted.then_some(SlotWrite { offset, bytes })
+        })?;
+        assert_eq!(appended.is_some(), is_wanted);
+        if let Some(lsn) = appended {
+            self.note(lsn, pages);
+        }
+        Ok(())
+    }
+
     /// One change of up to three pages; one of eight is given up.
     fn change(&mut self, rng: &mut Rng) -> Result<()> {
         let mut pages = self.pages().clone();
@@ -247,6 +273,7 @@ impl Rig {
                 self.store.prefetch(FILE, &numbers.collect::<Vec<_>>());
                 Ok(())
             }
+            7 => self.append(rng),
             2..5 => {
                 let count = self.pages().len() as u64;
                 let Some(at) = (count > 0).then(|| rng.below(count) as usize) else {

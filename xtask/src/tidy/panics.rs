@@ -14,6 +14,7 @@ const DECODERS: &[&str] = &[
     "index/src/fd_tree/block.rs",
     "index/src/fd_tree/image.rs",
     "index/src/fd_tree/partition.rs",
+    "index/src/lid_block/layout.rs",
     "index/src/r_tree/node.rs",
     "semantics/src/wire_format/array.rs",
     "semantics/src/wire_format/read.rs",

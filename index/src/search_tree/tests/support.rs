@@ -114,7 +114,7 @@ pub fn assert_sound(index: &PagedIndex) {
 }
 
 /// The pages of all nodes, found by right links, and the number of those that no parent has.
-pub fn nodes<K: Kind>(tree: &Tree<K>) -> (BTreeSet<PageNumber>, usize) {
+pub(in crate::search_tree) fn nodes<K: Kind>(tree: &Tree<K>) -> (BTreeSet<PageNumber>, usize) {
     let (mut found, mut posted) = (BTreeSet::from([ROOT]), BTreeSet::from([ROOT]));
     for level in (0..=tree.height().expect("read")).rev() {
         let mut from = Some(Box::<[u8]>::default());

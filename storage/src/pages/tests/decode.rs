@@ -3,6 +3,7 @@
 use super::super::header::{PageBody, PageImage, decode, encode};
 use super::super::{record, space};
 use super::*;
+use crate::pages::record::Base;
 
 fn page_id(file: u32, number: u32) -> PageId {
     PageId {
@@ -67,7 +68,7 @@ fn records_round_trip_and_damage_never_panics() {
         let (file, pages) = record::decode(&out).unwrap();
         assert_eq!(
             (file, pages[0].base, pages[1].base),
-            (FILE, Some(Lsn(9)), None)
+            (FILE, Base::Exactly(Lsn(9)), Base::Zeros)
         );
         let mut delta = before.clone();
         pages[0].apply(&mut delta);
@@ -146,4 +147,25 @@ fn space_is_found_again_from_its_maps() {
         3 * mapped + 1,
         "a map page is not given out"
     );
+}
+
+#[test]
+fn a_slots_record_has_its_bytes_and_a_version_of_its_own() {
+    let slot = SlotWrite {
+        offset: 300,
+        bytes: vec![7; 20],
+    };
+    let mut out = record::begin_slot(FILE);
+    record::put_slot(&mut out, PageNumber(5), Lsn(9), &slot);
+    assert_eq!(out[0], 2);
+    let (file, pages) = record::decode(&out).unwrap();
+    assert_eq!((file, pages[0].base), (FILE, Base::AtLeast(Lsn(9))));
+    let mut body = vec![1; PAGE_BODY_BYTES];
+    pages[0].apply(&mut body);
+    assert_eq!(body[299..321], [&[1][..], &[7; 20], &[1]].concat());
+    let described = describe_record(&out).unwrap();
+    assert_eq!(described, "page file 7: 5 slot of 20 bytes");
+    for end in 0..out.len() {
+        assert!(record::decode(&out[..end]).is_err(), "{end} bytes");
+    }
 }

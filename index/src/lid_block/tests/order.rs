@@ -1,0 +1,199 @@
+//! Named cases: splits and joins under a block, what a move leaves, lazy removal, moves that run
+//! beside changes, what costs no read of the tree.
+
+use super::*;
+use crate::NODE_BYTES_MIN;
+
+fn sparse(entries: usize) -> Tested {
+    Tested::new(BlockKind::Sparse, entries, NODE_BYTES_MIN)
+}
+
+fn add_all(tested: &Tested, numbers: impl IntoIterator<Item = i64>, row: u64) {
+    for v in numbers {
+        tested.index.add(&tested.key(v), RowId(row)).expect("added");
+    }
+}
+
+fn load_all(tested: &Tested, numbers: impl IntoIterator<Item = i64>, row: u64) {
+    let mut load = tested.index.bulk_load();
+    for v in numbers {
+        load.push(&number(v), RowId(row), &mut Vec::new())
+            .expect("pushed");
+    }
+    load.finish().expect("loaded");
+}
+
+fn retire(tested: &Tested, v: i64, row: u64, since: u64) {
+    let retired = tested
+        .index
+        .retire(&tested.key(v), RowId(row), CommitTs(since));
+    retired.expect("retired");
+}
+
+/// A block's leaf is divided many times under it, and joined again: the block covers what it did.
+#[test]
+fn a_block_outlives_splits_and_joins_of_its_leaf() {
+    let tested = sparse(32);
+    add_all(&tested, (0..30).map(|v| v * 10), 1);
+    assert_eq!(tested.index.blocks(), 1, "one leaf");
+    load_all(&tested, 0..300, 2);
+    assert!(tested.index.tree().levels().expect("read") > 1);
+    let mut mixed: Vec<_> = (0..300).map(|v| (tested.key(v), RowId(2))).collect();
+    mixed.extend((0..30).map(|v| (tested.key(v * 10), RowId(1))));
+    mixed.sort();
+    assert_eq!(
+        collect(&tested.index, &KeyRange::default(), Direction::Forward),
+        mixed
+    );
+    assert_eq!(tested.rows(150), [1, 2]);
+    // Another block would overlap with the one that covers everything.
+    add_all(&tested, [305, 306], 1);
+    assert_eq!(tested.index.blocks(), 1);
+    // Joins: the tree loses its entries while the block has its own.
+    let others = tested.index.tree().retain(&mut |_, row| row.0 != 2);
+    others.expect("swept");
+    assert_eq!(tested.index.tree().levels().expect("read"), 1);
+    assert_eq!(tested.rows(150), [1]);
+    assert_eq!(tested.vacuumed(), 32);
+    assert_sound(&tested.index);
+}
+
+/// Behind a full block there are blocks of the leaves that there are then.
+#[test]
+fn blocks_follow_the_leaves() {
+    let tested = sparse(4);
+    load_all(&tested, (0..200).map(|v| v * 10), 1);
+    add_all(&tested, (0..200).map(|v| v * 10 + 1), 1);
+    assert!(tested.index.blocks() > 10, "{}", tested.index.blocks());
+    assert_eq!(tested.index.len(), 400);
+    for v in 0..200 {
+        assert_eq!(
+            (tested.rows(v * 10), tested.rows(v * 10 + 1)),
+            (vec![1], vec![1])
+        );
+        assert_eq!(tested.rows(v * 10 + 2), [0; 0]);
+    }
+}
+
+/// A dense block has one value.
+#[test]
+fn a_dense_block_has_one_value() {
+    let tested = Tested::new(BlockKind::Dense, 8, PAGE_BODY_BYTES);
+    for row in 0..7 {
+        add_all(&tested, 0..20, row);
+    }
+    assert_eq!((tested.index.blocks(), tested.index.tree().len()), (20, 0));
+    add_all(&tested, [5], 7);
+    assert!(tested.index.is_flush_due());
+    add_all(&tested, [5], 8);
+    assert_eq!((tested.index.blocks(), tested.index.tree().len()), (20, 8));
+    assert_eq!(tested.rows(5), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+}
+
+/// Blocks that are nearly full are moved before an insertion finds them full.
+#[test]
+fn nearly_full_blocks_are_moved_early() {
+    let tested = Tested::new(BlockKind::Dense, 8, PAGE_BODY_BYTES);
+    for row in 0..6 {
+        assert!(!tested.index.is_flush_due());
+        add_all(&tested, [5], row);
+    }
+    assert!(tested.index.is_flush_due());
+    assert!(!tested.index.flush_step().expect("flushed"));
+    assert_eq!((tested.index.blocks(), tested.index.tree().len()), (0, 6));
+    assert_eq!(tested.rows(5), [0, 1, 2, 3, 4, 5]);
+}
+
+/// A retirement hides the tree's entry at once. A reader that meets the entry removes it and frees
+/// the block's slot.
+#[test]
+fn readers_remove_what_a_block_says_is_gone() {
+    let tested = sparse(4);
+    load_all(&tested, 0..10, 1);
+    retire(&tested, 3, 1, 0);
+    retire(&tested, 4, 1, 0);
+    assert_eq!((tested.index.tree().len(), tested.index.len()), (10, 8));
+    assert_eq!(tested.rows(3), [0; 0]);
+    assert_eq!((tested.index.tree().len(), tested.index.len()), (9, 8));
+    assert_eq!(tested.index.blocks(), 1, "4 is still there");
+    let seen = collect(&tested.index, &KeyRange::default(), Direction::Backward);
+    assert_eq!(seen.len(), 8);
+    assert_eq!((tested.index.tree().len(), tested.index.blocks()), (8, 0));
+}
+
+/// An entry that old snapshots need stays for them, in the block, in the tree, and over a move.
+#[test]
+fn retired_entries_stay_for_old_snapshots() {
+    for is_moved in [false, true] {
+        let tested = sparse(8);
+        load_all(&tested, [1], 1);
+        add_all(&tested, [2], 1);
+        retire(&tested, 1, 1, 5);
+        retire(&tested, 2, 1, 5);
+        // Nobody had this one: a retirement is no entry.
+        retire(&tested, 3, 1, 5);
+        if is_moved {
+            tested.index.vacuum().expect("vacuumed");
+        }
+        assert_eq!(
+            (tested.rows(1), tested.rows(2), tested.rows(3)),
+            (vec![1], vec![1], vec![])
+        );
+        tested.advance(5);
+        assert_eq!(tested.vacuumed(), 0);
+    }
+}
+
+/// A load revives an entry that a block has as retired, and reports rows that only blocks have.
+#[test]
+fn loads_see_blocks() {
+    let tested = sparse(8);
+    add_all(&tested, [1, 2], 1);
+    retire(&tested, 1, 1, 0);
+    let mut load = tested.index.bulk_load_unique();
+    for (v, row) in [(1, 1), (2, 2), (3, 3)] {
+        load.push(&number(v), RowId(row), &mut Vec::new())
+            .expect("pushed");
+    }
+    let collisions = load.collisions().expect("entered");
+    let [collision] = collisions.as_slice() else {
+        panic!("{collisions:?}");
+    };
+    assert_eq!(
+        (collision.row, &*collision.others),
+        (RowId(2), &[RowId(1)][..])
+    );
+    load.finish().expect("loaded");
+    assert_eq!((tested.rows(1), tested.rows(2)), (vec![1], vec![1, 2]));
+}
+
+/// A range's estimate counts what the blocks add.
+#[test]
+fn estimates_count_blocks() {
+    let tested = Tested::new(BlockKind::Sparse, 8, PAGE_BODY_BYTES);
+    load_all(&tested, 0..100, 1);
+    add_all(&tested, [200, 201], 1);
+    retire(&tested, 3, 1, 0);
+    let estimate = tested.index.estimate(&KeyRange::default());
+    assert_eq!(estimate, Some(101));
+}
+
+/// Blocks that do not fit into a page, or take keys that the tree refuses, are refused.
+#[test]
+fn forms_that_do_not_fit_are_refused() {
+    for (entries, key_bytes, node_bytes) in [(0, 12, 216), (900, 12, 216), (4, 13, 216)] {
+        let device = Arc::new(strandline_device::MemoryDevice::default());
+        let refused = LidForm {
+            kind: BlockKind::Sparse,
+            entries,
+            key_bytes,
+        };
+        let made = Tested::on(store(device, Arc::default(), 40), refused, node_bytes);
+        let error = made.err().expect("refused");
+        assert_eq!(
+            error.sqlstate(),
+            SqlState::INVALID_PARAMETER_VALUE,
+            "{error}"
+        );
+    }
+}
