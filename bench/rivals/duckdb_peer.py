@@ -22,10 +22,13 @@ class Peer:
             "settings": "database file, default memory limit, warm buffers",
         }
 
-    def open(self, path, threads):
+    def open(self, path, threads, memory_limit=None):
         """Opens (or creates) a database file in place of the open one."""
         self.close()
-        self.connection = duckdb.connect(path, config={"threads": threads})
+        config = {"threads": threads}
+        if memory_limit is not None:
+            config["memory_limit"] = memory_limit
+        self.connection = duckdb.connect(path, config=config)
         self.path = path
         return {}
 

@@ -85,11 +85,13 @@ enum Suite {
     /// most 3 minutes. Needs Debian's packages postgresql and postgresql-contrib, and the program
     /// `strandline` beside this one.
     Server(Options),
-    /// Databases on two tiers with an emulated hard disk: commits through SQL, and TPC-C through
-    /// the persistent SSD cache as in the SSD-DB thesis.
+    /// Databases on two tiers with an emulated hard disk or object store, with little memory, and
+    /// TPC-C through the persistent SSD cache as in the SSD-DB thesis.
     ///
-    /// A table of 50 K rows and 5 warehouses, at most 20 minutes; with --quick 1 warehouse, at most
-    /// 3 minutes. Needs 3 GB of memory. Delays are emulated, and every result says so.
+    /// TPC-H SF 1, tables of 8 and 20 M rows and 5 warehouses, at most 20 minutes; with --quick SF
+    /// 0.1, 2 M and 1 M rows and 1 warehouse, at most 3 minutes. Needs 3 GB of memory, DuckDB (pip
+    /// install duckdb), and root for control groups that bound the peers' memory. Delays are
+    /// emulated, and every result says so.
     Tiers(Options),
     /// A server under every kind of work at once, killed every few minutes: memory, files and
     /// latency stay flat, and nothing acknowledged is lost.

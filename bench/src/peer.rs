@@ -95,6 +95,11 @@ impl Peer {
         Ok(peer)
     }
 
+    /// The number of its process.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Sends one request and waits for its answer.
     pub fn call(&mut self, request: Value) -> Result<Value> {
         let requests = self.requests.as_mut().ok_or("the peer was told to stop")?;

@@ -63,7 +63,7 @@ const READERS: &str = "reading threads of 17";
 
 const MINUTES: &str = "minutes";
 
-const CHARTS: [Chart; 29] = [
+const CHARTS: [Chart; 30] = [
     curves(
         "tiers-cache-size",
         "SSD-DB Fig. 2.3: TPC-C, emulated disk",
@@ -76,6 +76,13 @@ const CHARTS: [Chart; 29] = [
         "seconds",
         "tpmC",
     ),
+    Chart {
+        figure: "tiers-tpch",
+        title: "TPC-H, cache 10 % of the data",
+        x: "",
+        y: "seconds, Strandline / DuckDB",
+        names: &["Q1", "Q6", "Q3", "Q18"],
+    },
     curves("soak-memory", "Soak: resident memory", MINUTES, "bytes"),
     curves("soak-files", "Soak: files", MINUTES, "bytes"),
     curves(

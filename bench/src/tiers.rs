@@ -3,6 +3,10 @@
 //! | group | figure | compared with |
 //! |---|---|---|
 //! | commits | durable single-row updates per second, SQL | all files on the emulated disk |
+//! | random_reads | random pages, a scan, a frame in memory | the device, raw |
+//! | tpch | TPC-H with little memory, cold and warm | DuckDB with the same memory |
+//! | object_store | TPC-H in an emulated object store | a directory; DataFusion on Parquet |
+//! | all_ssd | point transactions on data 10 x memory; a cold read | SQLite, RocksDB |
 //! | index_pages | point reads and inserts per second, keys on pages | without SSD cache |
 //! | cache_size | TPC-C over the SSD cache's size [SSD-DB Fig 2.3] | lazy cleaning, HDD, SSD |
 //! | checkpoints | TPC-C over time with checkpoints [SSD-DB Fig 2.1] | the same |
@@ -10,34 +14,102 @@
 //! | warm_restart | seconds to 95 % of the former rate [SSD-DB Table 2.3] | lazy cleaning |
 //!
 //! `commits` and `index_pages` use files of the operating system; every read and sync of the
-//! capacity tier has the emulated delays. The other groups run TPC-C on the page store
-//! (`strandline-bench-tpcc`), with both devices emulated
-//! over memory. The rival `foyer` is not measured: it is no cache of pages that are written.
+//! capacity tier has the emulated delays. `random_reads`, `tpch` and `all_ssd` emulate nothing. The
+//! last four groups run TPC-C on the page store (`strandline-bench-tpcc`), with both devices
+//! emulated over memory. The rival `foyer` is not measured: it is no cache of pages that are
+//! written.
+//!
+//! Each group has a budget of seconds, which is printed; a group that exceeds it says so in its
+//! results. `checkpoints` needs its own only when it runs alone: otherwise `cache_size` has
+//! measured its windows. The others' sum is 20 minutes, with --quick 3.
 
+mod all_ssd;
 mod cache_size;
 mod checkpoints;
 mod clients;
+mod cold_column;
 mod commits;
+mod files;
 mod index_pages;
+mod memory_group;
+mod object_store;
+mod random_reads;
 mod recovery;
 mod tpcc;
+mod tpch;
 mod warm_restart;
 
-use crate::Group;
+use crate::report::Report;
+use crate::{Group, Result, tpch as tpch_data};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use strandline_bench_tpcc::experiment::{Image, Window};
 
 /// Every group, in the order they run.
-pub const GROUPS: [(&str, Group<Bench>); 6] = [
-    ("commits", commits::run),
-    ("index_pages", index_pages::run),
-    ("cache_size", cache_size::run),
-    ("checkpoints", checkpoints::run),
-    ("recovery", recovery::run),
-    ("warm_restart", warm_restart::run),
+pub const GROUPS: [(&str, Group<Bench>); 10] = [
+    ("commits", |bench, report| {
+        within("commits", commits::run, bench, report)
+    }),
+    ("random_reads", |bench, report| {
+        within("random_reads", random_reads::run, bench, report)
+    }),
+    ("tpch", |bench, report| {
+        within("tpch", tpch::run, bench, report)
+    }),
+    ("object_store", |bench, report| {
+        within("object_store", object_store::run, bench, report)
+    }),
+    ("all_ssd", |bench, report| {
+        within("all_ssd", all_ssd::run, bench, report)
+    }),
+    ("index_pages", |bench, report| {
+        within("index_pages", index_pages::run, bench, report)
+    }),
+    ("cache_size", |bench, report| {
+        within("cache_size", cache_size::run, bench, report)
+    }),
+    ("checkpoints", |bench, report| {
+        within("checkpoints", checkpoints::run, bench, report)
+    }),
+    ("recovery", |bench, report| {
+        within("recovery", recovery::run, bench, report)
+    }),
+    ("warm_restart", |bench, report| {
+        within("warm_restart", warm_restart::run, bench, report)
+    }),
 ];
+
+/// Seconds that a group may take, and with --quick.
+const BUDGETS: [(&str, [u64; 2]); 10] = [
+    ("commits", [45, 8]),
+    ("random_reads", [60, 10]),
+    ("tpch", [110, 20]),
+    ("object_store", [70, 12]),
+    ("all_ssd", [100, 25]),
+    ("index_pages", [200, 20]),
+    ("cache_size", [380, 40]),
+    ("checkpoints", [110, 36]),
+    ("recovery", [120, 13]),
+    ("warm_restart", [110, 30]),
+];
+
+/// Runs a group and says how long it took; a verdict names a group that exceeds its budget.
+fn within(name: &str, group: Group<Bench>, bench: &mut Bench, report: &mut Report) -> Result<()> {
+    let budget = BUDGETS.iter().find(|(known, _)| *known == name);
+    let [full, quick] = budget.ok_or("a group has a budget")?.1;
+    let budget = bench.sized(full, quick);
+    eprintln!("{name}: at most {budget} s");
+    let begun = Instant::now();
+    let done = group(bench, report);
+    let seconds = begun.elapsed().as_secs();
+    eprintln!("{name}: took {seconds} s of {budget}");
+    done?;
+    match seconds > budget {
+        true => report.verdict(name, &format!("took {seconds} s, its budget is {budget} s")),
+        false => Ok(()),
+    }
+}
 
 /// The emulated disk is so many times faster than its model.
 const TIME_SCALE: u64 = 8;
@@ -47,6 +119,10 @@ pub struct Bench {
     directory: PathBuf,
     seed: u64,
     is_quick: bool,
+    /// scale factor of TPC-H
+    scale: f64,
+    /// the number of processors, all of which every engine may use
+    cores: usize,
     /// duration of one round
     round: Duration,
     /// the loaded database of TPC-C, made on first use
@@ -62,9 +138,52 @@ impl Bench {
             directory: directory.to_path_buf(),
             seed,
             is_quick: quick,
-            round: Duration::from_secs(if quick { 1 } else { 10 }),
+            scale: if quick { 0.1 } else { 1.0 },
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            round: Duration::from_millis(if quick { 500 } else { 4_000 }),
             image: None,
             windows: HashMap::new(),
         }
+    }
+
+    /// The first value, or with --quick the second.
+    fn sized<T>(&self, full: T, quick: T) -> T {
+        match self.is_quick {
+            true => quick,
+            false => full,
+        }
+    }
+
+    /// The folder with TPC-H as Parquet files, made on first use.
+    fn tpch_files(&self) -> Result<PathBuf> {
+        let folder = self.directory.join("tpch");
+        let is_made = folder.join("made");
+        if !is_made.exists() {
+            eprintln!("generating TPC-H SF {} ...", self.scale);
+            std::fs::create_dir_all(&folder)?;
+            tpch_data::generate(self.scale, &folder)?;
+            std::fs::write(&is_made, "")?;
+        }
+        Ok(folder)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_budgets_are_those_of_the_suite() {
+        assert!(
+            GROUPS
+                .iter()
+                .map(|group| group.0)
+                .eq(BUDGETS.map(|(name, _)| name))
+        );
+        let own = BUDGETS.iter().filter(|(name, _)| *name != "checkpoints");
+        let [full, quick] = own.fold([0, 0], |[full, quick], (_, budget)| {
+            [full + budget[0], quick + budget[1]]
+        });
+        assert!(full <= 20 * 60 && quick <= 3 * 60, "{full} s, {quick} s");
     }
 }

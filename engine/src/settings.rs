@@ -22,6 +22,9 @@ pub struct Settings {
     /// indexes take what they need, and tails borrow up to 3/8; a quarter of the 3/8 stays with
     /// blocks and pages, which share what is there by use. Default: 2 GiB.
     pub memory_bytes: usize,
+    /// Bound on the bytes of cached blocks and key indexes, below their share of `memory_bytes`.
+    /// Default: none; benchmarks make it small.
+    pub cache_bytes_max: usize,
     /// Bytes of one log segment. Default: 16 MiB.
     pub wal_segment_bytes: u64,
     /// A checkpoint starts when more bytes than this have been logged since the last one. Default:
@@ -84,6 +87,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             memory_bytes: 2 << 30,
+            cache_bytes_max: usize::MAX,
             wal_segment_bytes: 16 << 20,
             checkpoint_wal_bytes: 256 << 20,
             merge_pending_records: 1 << 15,
@@ -160,7 +164,7 @@ impl Settings {
     }
     /// Bytes for cached frames, pages of indexes' files and key indexes in memory.
     pub fn cache_bytes(&self) -> usize {
-        self.memory_bytes / 8 * 3
+        (self.memory_bytes / 8 * 3).min(self.cache_bytes_max)
     }
     /// Bytes of indexes above which secondary indexes get no further entries: the cache keeps a
     /// quarter of its share.

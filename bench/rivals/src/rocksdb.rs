@@ -24,9 +24,15 @@ pub struct RocksDb {
     durable: bool,
 }
 
-fn open(path: &str, durable: bool) -> Result<OptimisticTransactionDB> {
+/// Opens the database; with `memory_bytes` its caches and memtables have so much together, and it
+/// reads and writes tables past the page cache.
+fn open(path: &str, durable: bool, memory_bytes: Option<usize>) -> Result<OptimisticTransactionDB> {
+    let (cache_bytes, memtable_bytes, memtables) = match memory_bytes {
+        Some(bytes) => (bytes / 4 * 3, bytes / 8, 2),
+        None => (CACHE_BYTES, MEMTABLE_BYTES, 4),
+    };
     let mut blocks = BlockBasedOptions::default();
-    blocks.set_block_cache(&Cache::new_hyper_clock_cache(CACHE_BYTES, 0));
+    blocks.set_block_cache(&Cache::new_hyper_clock_cache(cache_bytes, 0));
     blocks.set_bloom_filter(10.0, false);
     blocks.set_whole_key_filtering(true);
     blocks.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
@@ -36,14 +42,16 @@ fn open(path: &str, durable: bool) -> Result<OptimisticTransactionDB> {
     let mut options = Options::default();
     options.create_if_missing(true);
     options.set_block_based_table_factory(&blocks);
-    options.set_write_buffer_size(MEMTABLE_BYTES);
-    options.set_max_write_buffer_number(4);
+    options.set_write_buffer_size(memtable_bytes);
+    options.set_max_write_buffer_number(memtables);
     options.set_memtable_whole_key_filtering(true);
     options.set_memtable_prefix_bloom_ratio(0.02);
     options.increase_parallelism(2);
     options.set_level_compaction_dynamic_level_bytes(true);
     options.set_compression_type(DBCompressionType::None);
     options.set_manual_wal_flush(!durable);
+    options.set_use_direct_reads(memory_bytes.is_some());
+    options.set_use_direct_io_for_flush_and_compaction(memory_bytes.is_some());
     Ok(OptimisticTransactionDB::open(&options, path)?)
 }
 
@@ -58,7 +66,7 @@ impl Store for RocksDb {
     }
 
     fn fill(path: &str, rows: Rows) -> Result<()> {
-        let database = open(path, false)?;
+        let database = open(path, false, None)?;
         let mut rows = rows.peekable();
         while rows.peek().is_some() {
             let mut batch = WriteBatchWithTransaction::<true>::default();
@@ -74,7 +82,11 @@ impl Store for RocksDb {
 
     fn open(run: &Run) -> Result<Self> {
         Ok(Self {
-            database: open(&run.path, run.durable)?,
+            database: open(
+                &run.path,
+                run.durable,
+                run.memory_bytes.map(|bytes| bytes as usize),
+            )?,
             durable: run.durable,
         })
     }

@@ -24,6 +24,7 @@ pub struct Sqlite {
     path: String,
     durable: bool,
     exclusive: bool,
+    cache: Cache,
     writer: Mutex<()>,
 }
 
@@ -32,7 +33,36 @@ struct SqliteWorker<'s> {
     writer: &'s Mutex<()>,
 }
 
+/// The memory of one connection.
+#[derive(Clone, Copy)]
+struct Cache {
+    /// mapped of the file
+    mapped_bytes: u64,
+    /// for pages
+    page_bytes: u64,
+}
+
+impl Cache {
+    /// Holds the table.
+    const LARGE: Self = Self {
+        mapped_bytes: 4 << 30,
+        page_bytes: 512 << 20,
+    };
+
+    /// One of so many connections that have `bytes` together.
+    fn share_of(bytes: u64, connections: u64) -> Self {
+        Self {
+            mapped_bytes: 0,
+            page_bytes: bytes / connections.max(1),
+        }
+    }
+}
+
 fn open(path: &str, durable: bool, exclusive: bool) -> Result<Connection> {
+    open_with(path, durable, exclusive, Cache::LARGE)
+}
+
+fn open_with(path: &str, durable: bool, exclusive: bool, cache: Cache) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -45,8 +75,8 @@ fn open(path: &str, durable: bool, exclusive: bool) -> Result<Connection> {
     // A commit that overwrites the log is durable sooner than one that makes it longer.
     let checkpoint_pages = if durable { 1000 } else { 16_384 };
     connection.pragma_update(None, "wal_autocheckpoint", checkpoint_pages)?;
-    connection.pragma_update(None, "mmap_size", 4_i64 << 30)?;
-    connection.pragma_update(None, "cache_size", -(512 << 10))?;
+    connection.pragma_update(None, "mmap_size", cache.mapped_bytes as i64)?;
+    connection.pragma_update(None, "cache_size", -((cache.page_bytes >> 10) as i64))?;
     Ok(connection)
 }
 
@@ -206,12 +236,16 @@ impl Store for Sqlite {
             path: run.path.clone(),
             durable: run.durable,
             exclusive: run.threads == 1,
+            cache: match run.memory_bytes {
+                Some(bytes) => Cache::share_of(bytes, run.threads),
+                None => Cache::LARGE,
+            },
             writer: Mutex::new(()),
         })
     }
 
     fn worker(&self) -> Result<impl Worker> {
-        let connection = open(&self.path, self.durable, self.exclusive)?;
+        let connection = open_with(&self.path, self.durable, self.exclusive, self.cache)?;
         Ok(SqliteWorker {
             connection,
             writer: &self.writer,

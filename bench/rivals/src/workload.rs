@@ -73,6 +73,10 @@ pub struct Run {
     pub seed: u64,
     /// Whether commits wait for the device.
     pub durable: bool,
+    /// The memory that the engine may take; without it the caches hold the table, and are filled
+    /// first. RocksDB then reads past the page cache.
+    #[serde(default)]
+    pub memory_bytes: Option<u64>,
 }
 
 impl Run {
@@ -104,7 +108,9 @@ impl Run {
         thread: &(dyn Fn(&S, u64, &Barrier) -> Result<u64> + Sync),
     ) -> Result<(u64, f64)> {
         let store = S::open(self)?;
-        store.warm(self.rows)?;
+        if self.memory_bytes.is_none() {
+            store.warm(self.rows)?;
+        }
         let start = Barrier::new(self.threads as usize + 1);
         std::thread::scope(|scope| {
             let (store, start) = (&store, &start);
@@ -167,6 +173,7 @@ mod tests {
                 seconds,
                 seed,
                 durable,
+                memory_bytes: durable.then_some(16 << 20),
             };
             assert!(run.transactions::<S>().unwrap().0 > 0);
             assert!(run.reads::<S>().unwrap().0 > 0);

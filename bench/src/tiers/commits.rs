@@ -61,7 +61,7 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
                 ("rows", json!(ROWS)),
                 ("clients", json!(clients)),
                 ("rounds", json!(ROUNDS)),
-                ("seconds", json!(time.as_secs())),
+                ("seconds", json!(time.as_secs_f64())),
                 ("capacity_tier", json!(capacity.label())),
                 ("io", json!("buffered")),
             ]),

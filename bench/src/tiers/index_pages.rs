@@ -6,19 +6,22 @@
 //! tenth, which nine of ten requests ask for; the other requests, and all *uniform* ones, ask for
 //! any.
 
-use super::{Bench, TIME_SCALE, clients};
+use super::{Bench, TIME_SCALE, clients, files};
 use crate::Result;
 use crate::ours::Ours;
 use crate::report::{Figure, Goal, Report, config};
 use crate::rounds::{Side, interleave};
-use serde_json::json;
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use strandline::{Database, Settings};
 use strandline_base::rng::Rng;
-use strandline_device::{Device, EmulatedHdd, HddModel, OsDevice, TieredDevice, real_delays};
+use strandline_device::{
+    Device, EmulatedHdd, HddModel, Limits, Load, OsDevice, Throttled, TieredDevice, real_delays,
+};
 
 /// Rounds of every case; the figure is their median.
 const ROUNDS: usize = 3;
@@ -60,10 +63,70 @@ fn key(row: u64) -> i64 {
 /// Requests per second of a round.
 type Measure<'a> = dyn Fn(&Tiers, u64) -> Result<f64> + 'a;
 
+/// Loads the table into the directory. The bytes of the key's page file.
+fn load(directory: &Path, rows: u64) -> Result<u64> {
+    let fast = Arc::new(OsDevice::open(directory.join("fast"))?);
+    let capacity = Arc::new(OsDevice::open(directory.join("capacity"))?);
+    let ours = Ours::on_device(Arc::new(TieredDevice::new(fast, capacity, "")?))?;
+    ours.execute("CREATE TABLE t (k bigint PRIMARY KEY, a bigint) WITH (key_index = 'btree')")?;
+    ours.append_bigints("t", 2, rows, |row, values| {
+        values.copy_from_slice(&[key(row), 1]);
+    })?;
+    ours.checkpoint()?;
+    let index_bytes = index_size(&ours)?;
+    ours.database().close()?;
+    Ok(index_bytes)
+}
+
+/// What the tiers have done so far.
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    /// by [`Counts::NAMES`]
+    all: [u64; Counts::NAMES.len()],
+    requests: u64,
+}
+
+impl Counts {
+    /// Reads and writes of the capacity tier, the log, and the SSD cache.
+    const NAMES: [&str; 9] = [
+        "capacity_accesses",
+        "capacity_bytes",
+        "log_bytes",
+        "cache_hits",
+        "cache_misses",
+        "cache_admissions",
+        "cache_evictions",
+        "cache_written_bytes",
+        "syncs",
+    ];
+
+    /// These counts and what was counted between two moments, in which `requests` were made.
+    fn and(self, before: Self, after: Self, requests: u64) -> Self {
+        let between = |at: usize| after.all[at] - before.all[at];
+        Self {
+            all: std::array::from_fn(|at| self.all[at] + between(at)),
+            requests: self.requests + requests,
+        }
+    }
+
+    /// Each count per request.
+    fn per_request(&self) -> Value {
+        let requests = self.requests.max(1) as f64;
+        let counts = Self::NAMES.iter().zip(self.all);
+        let each = counts.map(|(name, count)| {
+            let each = (count as f64 / requests * 1_000.0).round() / 1_000.0;
+            (name.to_string(), json!(each))
+        });
+        each.collect::<Map<String, Value>>().into()
+    }
+}
+
 /// A database on a fast directory and an emulated disk.
 struct Tiers {
     ours: Ours,
     disk: Arc<EmulatedHdd>,
+    /// below the disk: it counts
+    accesses: Arc<Throttled>,
     rows: u64,
     /// the number of the next inserted row's key
     inserted: AtomicU64,
@@ -71,26 +134,24 @@ struct Tiers {
     index_bytes: u64,
     /// memory for its pages
     page_memory_bytes: usize,
+    /// of the present case
+    counts: Mutex<Counts>,
 }
 
 impl Tiers {
-    /// A loaded database; with `has_cache` pages go through an SSD cache.
-    fn new(directory: &Path, rows: u64, has_cache: bool) -> Result<Self> {
+    /// Opens a loaded directory; with `has_cache` pages go through an SSD cache.
+    fn new(directory: &Path, rows: u64, index_bytes: u64, has_cache: bool) -> Result<Self> {
         let inner = Arc::new(OsDevice::open(directory.join("capacity"))?);
-        let disk = EmulatedHdd::new(inner, HddModel::RPM_7200, TIME_SCALE, real_delays());
-        let disk = Arc::new(disk);
+        let unlimited = Limits {
+            bandwidth: u64::MAX,
+            requests: u64::MAX,
+        };
+        let accesses = Arc::new(Throttled::new(inner, unlimited, real_delays()));
+        let (model, clock) = (HddModel::RPM_7200, real_delays());
+        let disk = Arc::new(EmulatedHdd::new(accesses.clone(), model, TIME_SCALE, clock));
         disk.set_delays(false);
         let fast = Arc::new(OsDevice::open(directory.join("fast"))?);
         let device: Arc<dyn Device> = Arc::new(TieredDevice::new(fast, disk.clone(), "")?);
-        let ours = Self::open(&device, Settings::default())?;
-        ours.execute("CREATE TABLE t (k bigint PRIMARY KEY, a bigint) WITH (key_index = 'btree')")?;
-        ours.append_bigints("t", 2, rows, |row, values| {
-            values.copy_from_slice(&[key(row), 1]);
-        })?;
-        ours.checkpoint()?;
-        let index_bytes = index_size(&ours)?;
-        ours.database().close()?;
-        drop(ours);
         let settings = Settings {
             memory_bytes: MEMORY_BYTES,
             index_page_bytes_max: (index_bytes / MEMORY_PART) as usize,
@@ -102,17 +163,45 @@ impl Tiers {
         };
         let page_memory_bytes = settings.index_page_bytes_max;
         Ok(Self {
-            ours: Self::open(&device, settings)?,
+            ours: Ours::build(Database::on_device(device).settings(settings))?,
             disk,
+            accesses,
             rows,
             inserted: AtomicU64::new(0),
             index_bytes,
             page_memory_bytes,
+            counts: Mutex::default(),
         })
     }
 
-    fn open(device: &Arc<dyn Device>, settings: Settings) -> Result<Ours> {
-        Ours::build(Database::on_device(device.clone()).settings(settings))
+    /// What was counted so far, without requests.
+    fn counted(&self) -> Result<Counts> {
+        let engine = self.ours.database().engine();
+        let log = engine.counters().into_iter();
+        let log = log.filter(|(name, _)| *name == "log_bytes");
+        let tiers = engine.tier_counts()?;
+        let cache = tiers.iter().find(|row| row.name == "ssd_cache");
+        let events = cache.and_then(|row| row.events).unwrap_or_default();
+        let [hits, misses, admissions, evictions, _, syncs, _] = events;
+        let written = cache.and_then(|row| row.written_bytes).unwrap_or_default();
+        let Load { bytes, requests } = self.accesses.load();
+        let log = log.map(|(_, bytes)| bytes).sum();
+        Ok(Counts {
+            all: [
+                requests, bytes, log, hits, misses, admissions, evictions, written, syncs,
+            ],
+            requests: 0,
+        })
+    }
+
+    /// Requests per second of a round, whose counts are added to those of the case.
+    fn count(&self, time: Duration, measure: impl FnOnce() -> Result<f64>) -> Result<f64> {
+        let before = self.counted()?;
+        let rate = measure()?;
+        let requests = (rate * time.as_secs_f64()) as u64;
+        let mut counts = self.counts.lock();
+        *counts = counts.and(before, self.counted()?, requests);
+        Ok(rate)
     }
 
     /// Point reads per second, each of one row in a transaction of its own.
@@ -148,13 +237,12 @@ impl Tiers {
 
 /// The group.
 pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
-    let rows = match bench.is_quick {
-        true => QUICK_ROWS,
-        false => ROWS,
-    };
+    let rows = bench.sized(ROWS, QUICK_ROWS);
     let place = |name| bench.directory.join("index-pages").join(name);
-    let with = Tiers::new(&place("with"), rows, true)?;
-    let without = Tiers::new(&place("without"), rows, false)?;
+    let index_bytes = load(&place("with"), rows)?;
+    files::copy(&place("with"), &place("without"))?;
+    let with = Tiers::new(&place("with"), rows, index_bytes, true)?;
+    let without = Tiers::new(&place("without"), rows, index_bytes, false)?;
     let (seed, time) = (bench.seed, bench.round);
     for (access, name) in [(Access::Hot, "hot"), (Access::Uniform, "uniform")] {
         with.warm(access, 2 * time, seed)?;
@@ -163,9 +251,10 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
         let inserts = |side: &Tiers, round| side.inserts(access, time, seed + 1 + round);
         let what: [(&str, &Measure<'_>); 2] = [("point reads", &reads), ("inserts", &inserts)];
         for (what, measure) in what {
+            let counted = |side: &Tiers, round| side.count(time, || measure(side, round));
             let sides: Vec<Side<'_>> = vec![
-                Box::new(|round| measure(&with, round)),
-                Box::new(|round| measure(&without, round)),
+                Box::new(|round| counted(&with, round)),
+                Box::new(|round| counted(&without, round)),
             ];
             let spreads = interleave(ROUNDS, sides)?;
             let cache = with.ours.database().engine().tier_counts()?;
@@ -181,7 +270,7 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
                     ("rows", json!(rows)),
                     ("clients", json!(CLIENTS)),
                     ("rounds", json!(ROUNDS)),
-                    ("seconds", json!(time.as_secs())),
+                    ("seconds", json!(time.as_secs_f64())),
                     ("memory_bytes", json!(MEMORY_BYTES)),
                     ("index_bytes", json!(with.index_bytes)),
                     ("page_memory_bytes", json!(with.page_memory_bytes)),
@@ -190,11 +279,24 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
                     ("fast_tier", json!("files of the operating system")),
                     ("synchronous_commit", json!(false)),
                     ("io", json!("buffered")),
+                    (
+                        "per_request",
+                        std::mem::take(&mut *with.counts.lock()).per_request(),
+                    ),
+                    (
+                        "per_request_without",
+                        std::mem::take(&mut *without.counts.lock()).per_request(),
+                    ),
                 ]),
             })?;
         }
     }
-    Ok(())
+    with.ours.database().close()?;
+    without.ours.database().close()?;
+    drop((with, without));
+    Ok(std::fs::remove_dir_all(
+        bench.directory.join("index-pages"),
+    )?)
 }
 
 /// Bytes of the key's page file.

@@ -34,20 +34,22 @@ impl Bench {
         let mut plan = Plan {
             seed: self.seed,
             cleaning_percent: CLEANING_PERCENT,
+            warm_up: Duration::from_secs(8),
             ..Plan::new(setting, cache_percent)
         };
         if self.is_quick {
             // The same transactions per second and byte of the database, from fewer terminals.
             plan.terminals /= 5;
             plan.wait /= 5;
-            plan.warm_up = Duration::from_secs(3);
+            plan.warm_up = Duration::from_secs(2);
+            plan.checkpoint_every = Duration::from_secs(2);
         }
         plan
     }
 
-    /// Seconds of a measured window, a multiple of the checkpoints' interval.
+    /// Seconds of a measured window: two intervals of checkpoints or more.
     pub fn window_time(&self) -> Duration {
-        Duration::from_secs(if self.is_quick { 8 } else { 20 })
+        Duration::from_secs(self.sized(12, 4))
     }
 
     /// The warm database of a plan after one interval with delays.

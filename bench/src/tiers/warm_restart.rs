@@ -12,11 +12,11 @@ use strandline_bench_tpcc::experiment::Setting;
 
 /// Size of the cache in percent of the database, as in the thesis.
 const CACHE: f64 = 50.0;
-/// The rate is that of so many seconds, an interval of checkpoints.
+/// The rate is that of so many seconds, one or two intervals of checkpoints.
 const RATE_SECONDS: f64 = 4.0;
 /// The longest restart that is waited for, and with --quick.
-const SECONDS_MAX: u64 = 40;
-const QUICK_SECONDS_MAX: u64 = 12;
+const SECONDS_MAX: u64 = 20;
+const QUICK_SECONDS_MAX: u64 = 8;
 /// The goal of the persistent cache.
 const GOAL_SECONDS: f64 = 10.0;
 
@@ -32,10 +32,7 @@ struct Restart {
 
 /// The group.
 pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
-    let time = match bench.is_quick {
-        true => QUICK_SECONDS_MAX,
-        false => SECONDS_MAX,
-    };
+    let time = bench.sized(SECONDS_MAX, QUICK_SECONDS_MAX);
     let pc = restart(bench, PC, time)?;
     let lc = restart(bench, LC, time)?;
     let seconds = |restart: &Restart| restart.seconds.unwrap_or(time as f64);
