@@ -9,7 +9,7 @@ use crate::statement::point_table::{Effect, Modify};
 use crate::statement::write_target::WriteTarget;
 use crate::statement::{OnInvisibleDuplicate, Statement};
 use crate::store::TableStore;
-use crate::store::{find_key, forget_expired, key_index};
+use crate::store::{find_key, forget_expired, hinted_row, key_index};
 use std::sync::Arc;
 use strandline_base::{ColumnId, Result, RowId, SqlState, Value};
 use strandline_index::is_same_key;
@@ -27,29 +27,39 @@ impl Statement {
         out: &mut Vec<Value>,
     ) -> Result<bool> {
         let store = self.transaction().db().store(table.storage)?;
-        let key_columns = &table.keys[key].columns;
-        let index = key_index(&store, key_columns)?;
-        let Some(bytes) = index.key_bytes(key_values) else {
+        let def = &table.keys[key];
+        let index = key_index(&store, &def.columns)?;
+        if !index.has_entry(key_values) {
             return Ok(false);
-        };
-        let mut rows = Vec::new();
-        index.index.lookup(&bytes, &mut rows)?;
+        }
         self.transaction()
             .note_key(table, &store, &index, key_values);
         // One walk reads the key, to compare, and what was asked for.
-        let (from, parts) = (out.len(), key_columns.len());
+        let (from, parts) = (out.len(), def.columns.len());
         let mut wanted = Vec::with_capacity(parts + columns.len());
-        wanted.extend_from_slice(key_columns);
+        wanted.extend_from_slice(&def.columns);
         wanted.extend_from_slice(columns);
         out.resize(from + wanted.len(), Value::Null);
+        let read = |row, out: &mut [Value]| {
+            let stored = store.rows();
+            stored.read(row, self.visibility(), &wanted, out)
+        };
+        let hints = index.hints(def);
+        if let Some(row) = hints.and_then(|hints| hints.get(key_values))
+            && read(row, &mut out[from..])?
+            && is_same_key(&out[from..from + parts], key_values)
+        {
+            out.drain(from..from + parts);
+            return Ok(true);
+        }
+        let bytes = index.index.encode(key_values);
+        let mut rows = Vec::new();
+        index.index.lookup(&bytes, &mut rows)?;
+        self.hint_row((&index, def), key_values, &rows);
         for row in rows {
-            let out_row = &mut out[from..];
-            if !store
-                .rows()
-                .read(row, self.visibility(), &wanted, out_row)?
-            {
+            if !read(row, &mut out[from..])? {
                 forget_expired(&store, &index, &bytes, row)?;
-            } else if is_same_key(&out_row[..parts], key_values) {
+            } else if is_same_key(&out[from..from + parts], key_values) {
                 out.drain(from..from + parts);
                 return Ok(true);
             }
@@ -170,7 +180,8 @@ impl Statement {
         mut write: impl FnMut(&WriteTarget<'_>, RowId) -> Result<bool>,
     ) -> Result<bool> {
         let mut target = self.writable(table)?;
-        let index = key_index(&target.store, &table.keys[key].columns)?;
+        let def = &table.keys[key];
+        let index = key_index(&target.store, &def.columns)?;
         self.transaction()
             .note_key(table, &target.store, &index, key_values);
         let mut visibility = Visibility {
@@ -178,9 +189,15 @@ impl Statement {
             ..*self.visibility()
         };
         loop {
-            let Some(row) = find_key(&target.store, &index, key_values, &visibility)? else {
+            let hinted = hinted_row(&target.store, (&index, def), key_values, &visibility)?;
+            let found = match hinted {
+                Some(row) => Some(row),
+                None => find_key(&target.store, &index, key_values, &visibility)?,
+            };
+            let Some(row) = found else {
                 return Ok(false);
             };
+            self.hint_row((&index, def), key_values, &[row]);
             match write(&target, row) {
                 Err(e) if e.sqlstate() == SqlState::SERIALIZATION_FAILURE && self.looks_again() => {
                     self.transaction().check_cancelled()?;

@@ -5,14 +5,17 @@
 //! compares its values.
 
 use super::{Modify, RowView, Statement};
-use crate::catalog::TableDef;
 use crate::catalog::index::IndexId;
+use crate::catalog::{KeyDef, TableDef};
 use crate::statement::point_table::Effect;
-use crate::store::{TableStore, key_index, readable_index};
+use crate::store::{StoredIndex, TableStore, hinted_row, key_index, readable_index};
 use std::sync::Arc;
 use strandline_base::{ColumnId, Result, RowId, Value};
 use strandline_index::KeyRange;
 use strandline_txn::Visibility;
+
+/// Hints grow while all indexes take less than this part of their memory.
+const HINTS_BELOW: usize = 2;
 
 impl Statement {
     /// Whether an index can be read and has an entry for each version that this statement
@@ -52,8 +55,9 @@ impl Statement {
         Ok(())
     }
 
-    /// Appends the rows that have, or had, this key; `key` indexes `TableDef::keys`. The caller
-    /// notes the read of a serializable transaction: [`Statement::note_key`] or a scan.
+    /// Appends the row with this key that this statement sees, among others that have, or had, the
+    /// key; `key` indexes `TableDef::keys`. The caller notes the read of a serializable
+    /// transaction: [`Statement::note_key`] or a scan.
     pub fn rows_of_key(
         &self,
         table: &TableDef,
@@ -62,11 +66,33 @@ impl Statement {
         rows: &mut Vec<RowId>,
     ) -> Result<()> {
         let store = self.transaction().db().store(table.storage)?;
-        let index = key_index(&store, &table.keys[key].columns)?;
+        let def = &table.keys[key];
+        let index = key_index(&store, &def.columns)?;
         if let Some(bytes) = index.key_bytes(values) {
+            let constraint = (&*index, def);
+            let hinted = hinted_row(&store, constraint, values, self.visibility())?;
+            if let Some(row) = hinted {
+                rows.push(row);
+                return Ok(());
+            }
+            let before = rows.len();
             index.index.lookup(&bytes, rows)?;
+            self.hint_row(constraint, values, &rows[before..]);
         }
         Ok(())
+    }
+
+    /// Keeps the row at hand that is the only one of a key's entries.
+    pub(super) fn hint_row(
+        &self,
+        (index, constraint): (&StoredIndex, &KeyDef),
+        key: &[Value],
+        rows: &[RowId],
+    ) {
+        if let (Some(hints), [row]) = (index.hints(constraint), rows) {
+            let indexes = self.transaction().db().settings().index_bytes();
+            hints.put(key, *row, indexes / HINTS_BELOW);
+        }
     }
 
     /// Notes that this statement reads the row with this key.

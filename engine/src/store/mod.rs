@@ -15,6 +15,7 @@ pub(crate) mod gone_rows;
 mod holders;
 mod images;
 pub(crate) mod index_build;
+mod key_hints;
 mod key_of_row;
 pub(crate) mod key_sweep;
 mod left_rows;
@@ -35,7 +36,7 @@ pub(crate) use restore::{RestoredFrom, RowChange};
 pub use statistics::{ColumnStatistics, TableStatistics};
 pub(crate) use stored_index::{
     EntryKey, StoredIndex, find_duplicate, find_key, find_readable_index, forget_expired,
-    key_index, readable_index, secondary_index,
+    hinted_row, key_index, readable_index, secondary_index,
 };
 pub(crate) use table_store::TableStore;
 

@@ -43,13 +43,14 @@
 mod make;
 
 use super::dead_runs::DeadRuns;
+use super::key_hints::KeyHints;
 use super::key_of_row::KeyOfRow;
 use super::key_sweep::KeySweep;
 use super::moved_rows::MovedRows;
 use super::{Store, TableStore};
-use crate::catalog::TableDef;
 use crate::catalog::index::IndexId;
 use crate::catalog::index_file::IndexFile;
+use crate::catalog::{KeyDef, TableDef};
 use crate::index_files::HeldFile;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -101,6 +102,8 @@ struct Ordered {
     moved_rows: MovedRows,
     /// entries that walks of today leave out
     dead_runs: DeadRuns,
+    /// the rows of keys that were looked up
+    hints: KeyHints,
 }
 
 /// A row's key, encoded for an entry.
@@ -330,6 +333,13 @@ impl StoredIndex {
         Some(&self.order()?.dead_runs)
     }
 
+    /// Hints of the rows that keys of a constraint lead to. None: it is deferrable, or has a hash
+    /// index, which is as quick.
+    pub(crate) fn hints(&self, constraint: &KeyDef) -> Option<&KeyHints> {
+        let order = self.order().filter(|_| !constraint.is_deferrable());
+        Some(&order?.hints)
+    }
+
     /// The encoder of an ordered index's keys; None: it is a hash index.
     pub(crate) fn ordered_keys(&self) -> Option<&OrderedKeys> {
         Some(&self.order()?.keys)
@@ -434,6 +444,22 @@ pub(crate) fn find_key(
     visibility: &Visibility,
 ) -> Result<Option<RowId>> {
     find_duplicate(store, index, (key, false), visibility)
+}
+
+/// The row with this key of a constraint, if a hint leads to it and it is visible. None says
+/// nothing.
+pub(crate) fn hinted_row(
+    store: &Store,
+    (index, constraint): (&StoredIndex, &KeyDef),
+    key: &[Value],
+    visibility: &Visibility,
+) -> Result<Option<RowId>> {
+    let hints = index.hints(constraint);
+    let Some(row) = hints.and_then(|hints| hints.get(key)) else {
+        return Ok(None);
+    };
+    let found = index.key_at(store.rows(), row, visibility)?;
+    Ok(found.filter(|found| is_same_key(found, key)).map(|_| row))
 }
 
 /// The row that is visible and has a key that may not be there twice; `nulls_are_equal`: NULLs

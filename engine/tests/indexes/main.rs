@@ -9,6 +9,7 @@ mod crash;
 mod dead_entries;
 mod definitions;
 mod expressions;
+mod key_hints;
 mod left_builds;
 mod loads;
 mod maintenance;

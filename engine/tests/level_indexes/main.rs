@@ -26,6 +26,8 @@ mod files;
 mod full_disk;
 #[path = "../page_indexes/history.rs"]
 mod history;
+#[path = "../indexes/key_hints.rs"]
+mod key_hints;
 #[path = "../indexes/left_builds.rs"]
 mod left_builds;
 #[path = "../indexes/loads.rs"]

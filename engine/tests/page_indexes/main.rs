@@ -23,6 +23,8 @@ mod faults;
 mod files;
 mod full_disk;
 mod history;
+#[path = "../indexes/key_hints.rs"]
+mod key_hints;
 #[path = "../indexes/left_builds.rs"]
 mod left_builds;
 #[path = "../indexes/loads.rs"]

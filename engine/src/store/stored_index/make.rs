@@ -9,6 +9,7 @@ use crate::expressions::RowExpressions;
 use crate::index_files::{FileEntries, HeldFile};
 use crate::store::Store;
 use crate::store::dead_runs::DeadRuns;
+use crate::store::key_hints::KeyHints;
 use crate::store::key_of_row::KeyOfRow;
 use crate::store::key_sweep::KeySweep;
 use crate::store::moved_rows::MovedRows;
@@ -89,6 +90,7 @@ impl Ordered {
             keys: OrderedKeys::new(parts),
             moved_rows: MovedRows::counted(memory(store)),
             dead_runs: DeadRuns::default(),
+            hints: KeyHints::counted(memory(store)),
         }
     }
 }

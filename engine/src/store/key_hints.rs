@@ -1,0 +1,175 @@
+//! Hints of the rows that have the keys of a unique index: a short cut past a tree.
+//!
+//! A hint is a row number under the hash of a key. It may be wrong, or gone: the row's values prove
+//! it. A row that a reader sees with the key is the only one, since no reader sees two rows with
+//! one key of a unique index. So the index is not asked. A constraint that is deferrable has no
+//! hints: a transaction may see two rows of a key until it checks the constraint.
+//!
+//! Invariants:
+//! 1. A hint is used only if the reader sees the row with this key.
+//! 2. A slot holds one number. Its readers and writers need no order among themselves.
+//! 3. The bytes are counted as indexes' memory.
+//!
+//! The table begins small. An empty one of twice the size takes its place when it has replaced as
+//! many hints as it has slots, while there is memory for it.
+
+use arc_swap::ArcSwap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering}; // hints and counters; no protocol
+use strandline_base::{RowId, Value};
+use strandline_index::hash_key;
+
+/// Slots of the first table: 2 KiB.
+const SLOTS_MIN: usize = 256;
+/// Bits of a row number that a slot holds; the others are a tag from the key's hash.
+const ROW_BITS: u32 = 48;
+const ROW_MASK: u64 = (1 << ROW_BITS) - 1;
+/// The slot of no hint. The row of this number, the last one of all, has no hints.
+const NONE: u64 = ROW_MASK;
+
+struct Table {
+    slots: Box<[AtomicU64]>,
+    /// hints of other keys that were replaced
+    replaced: AtomicUsize,
+}
+
+impl Table {
+    fn new(slots: usize) -> Self {
+        Self {
+            slots: (0..slots).map(|_| AtomicU64::new(NONE)).collect(),
+            replaced: AtomicUsize::new(0),
+        }
+    }
+
+    /// The slot of a hash: its low bits choose it, its high ones are the tag.
+    fn slot(&self, hash: u64) -> Option<&AtomicU64> {
+        self.slots
+            .get(hash as usize & (self.slots.len().wrapping_sub(1)))
+    }
+
+    fn bytes(&self) -> usize {
+        self.slots.len() * size_of::<AtomicU64>()
+    }
+}
+
+/// The hints of one index; see the module's documentation.
+pub(crate) struct KeyHints {
+    /// a power of two of slots, or none
+    table: ArcSwap<Table>,
+    /// bytes that indexes use
+    memory: Arc<AtomicUsize>,
+}
+
+impl KeyHints {
+    /// No hints; their bytes are counted in `memory`.
+    pub fn counted(memory: Arc<AtomicUsize>) -> Self {
+        Self {
+            table: ArcSwap::from_pointee(Table::new(0)),
+            memory,
+        }
+    }
+
+    /// A row that may have this key.
+    #[inline]
+    pub fn get(&self, key: &[Value]) -> Option<RowId> {
+        let table = self.table.load();
+        if table.slots.is_empty() {
+            return None;
+        }
+        let hash = hash_key(key);
+        let hint = table.slot(hash)?.load(Ordering::Relaxed);
+        let is_of_key = hint != NONE && (hint ^ hash) & !ROW_MASK == 0;
+        is_of_key.then_some(RowId(hint & ROW_MASK))
+    }
+
+    /// A row of this key. The table may grow while all indexes use less than `memory_max` bytes.
+    pub fn put(&self, key: &[Value], row: RowId, memory_max: usize) {
+        let hash = hash_key(key);
+        let hint = (hash & !ROW_MASK) | row.0;
+        if row.0 >= NONE {
+            return;
+        }
+        let table = self.table.load();
+        let Some(slot) = table.slot(hash) else {
+            return self.grow(&table, memory_max);
+        };
+        let before = slot.swap(hint, Ordering::Relaxed);
+        if before != NONE && before != hint {
+            let replaced = table.replaced.fetch_add(1, Ordering::Relaxed) + 1;
+            if replaced.is_multiple_of(table.slots.len()) {
+                self.grow(&table, memory_max);
+            }
+        }
+    }
+
+    #[cold]
+    fn grow(&self, known: &Arc<Table>, memory_max: usize) {
+        let slots = (known.slots.len() * 2).max(SLOTS_MIN);
+        let next = Arc::new(Table::new(slots));
+        let used = self.memory.load(Ordering::Relaxed);
+        if used + next.bytes() > memory_max {
+            return;
+        }
+        let before = self.table.compare_and_swap(known, next.clone());
+        if Arc::ptr_eq(&before, known) {
+            let grown = next.bytes().wrapping_sub(known.bytes());
+            self.memory.fetch_add(grown, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for KeyHints {
+    fn drop(&mut self) {
+        let bytes = self.table.load().bytes();
+        self.memory.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    fn key(k: i64) -> [Value; 1] {
+        [Value::from(format!("key {k}"))]
+    }
+
+    #[test]
+    fn a_hint_is_found_under_its_key_alone_and_the_last_one_counts() {
+        let hints = KeyHints::counted(Arc::default());
+        assert_eq!(hints.get(&key(1)), None, "none");
+        hints.put(&key(1), RowId(7), usize::MAX);
+        assert_eq!(hints.get(&key(1)), None, "the first one makes the table");
+        hints.put(&key(1), RowId(7), usize::MAX);
+        assert_eq!(hints.get(&key(1)), Some(RowId(7)));
+        hints.put(&key(1), RowId(8), usize::MAX);
+        assert_eq!(hints.get(&key(1)), Some(RowId(8)));
+        let others = (2..10_000).filter(|k| hints.get(&key(*k)).is_some());
+        assert!(others.count() < 10, "the tag keeps other keys apart");
+        // The numbers at the ends.
+        hints.put(&key(1), RowId(0), usize::MAX);
+        assert_eq!(hints.get(&key(1)), Some(RowId(0)));
+        hints.put(&key(1), RowId(NONE), usize::MAX);
+        assert_eq!(hints.get(&key(1)), Some(RowId(0)), "the last row has none");
+        hints.put(&key(1), RowId(NONE - 1), usize::MAX);
+        assert_eq!(hints.get(&key(1)), Some(RowId(NONE - 1)));
+    }
+
+    #[test]
+    fn the_table_grows_with_the_keys_and_only_within_the_memory() {
+        let memory = Arc::new(AtomicUsize::new(0));
+        let hints = KeyHints::counted(memory.clone());
+        let known = |n: i64| (0..n).filter(|k| hints.get(&key(*k)) == Some(RowId(*k as u64)));
+        let most = 1 << 16;
+        for _ in 0..20 {
+            (0..1000).for_each(|k| hints.put(&key(k), RowId(k as u64), most));
+        }
+        assert!(known(1000).count() > 700, "{}", known(1000).count());
+        for _ in 0..20 {
+            (0..100_000).for_each(|k| hints.put(&key(k), RowId(k as u64), most));
+        }
+        let bytes = memory.load(Ordering::Relaxed);
+        assert!((most / 2..=most).contains(&bytes), "{bytes}");
+        drop(hints);
+        assert_eq!(memory.load(Ordering::Relaxed), 0);
+    }
+}
