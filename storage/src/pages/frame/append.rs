@@ -24,7 +24,7 @@
 use std::sync::Arc;
 
 use super::{Frame, FrameState, Phase};
-use crate::pages::header::PageImage;
+use crate::pages::header::{PageBody, PageImage};
 use crate::wal::Lsn;
 
 /// Bytes for one slot of a page.
@@ -42,7 +42,7 @@ pub(super) struct Appends {
     /// threads that write a slot
     pub writers: usize,
     /// the committed body with the batch's slots; None without a batch
-    body: Option<Box<[u8]>>,
+    body: Option<PageBody>,
     /// the greatest LSN of reported slots; None: nothing is reported
     pub owner_lsn: Option<Lsn>,
     /// threads that wait until reported slots are installed
