@@ -218,3 +218,26 @@ fn of_two_adders_beside_a_move_one_sees_the_other() {
         assert_eq!(rows(&index, 5), [1, 10, 20]);
     });
 }
+
+/// An entry that the tree and a block have is retired while the block is moved, and a reader
+/// removes it lazily: nothing brings it back.
+#[test]
+fn what_is_retired_stays_gone_beside_a_move() {
+    explore(|| {
+        let index = index(BlockKind::Sparse, 2);
+        add(&index, 1, 1);
+        index.vacuum().expect("in memory");
+        add(&index, 1, 1);
+        let mover = {
+            let index = index.clone();
+            thread::spawn(move || index.vacuum().expect("in memory"))
+        };
+        let retired = index.retire(&key(&index, 1), RowId(1), CommitTs::ZERO);
+        retired.expect("in memory");
+        assert_eq!(rows(&index, 1), [0; 0]);
+        mover.join().expect("it does not panic");
+        assert_eq!(rows(&index, 1), [0; 0]);
+        index.vacuum().expect("in memory");
+        assert_eq!((index.len(), index.blocks()), (0, 0));
+    });
+}
