@@ -156,7 +156,7 @@ struct Blocked(LidIndex);
 impl Blocked {
     fn new(kind: BlockKind, entries: usize) -> Self {
         let settings = PageSettings {
-            budget_bytes: 0,
+            pool: Pool::new(0),
             ..PageSettings::default()
         };
         let device = Arc::new(MemoryDevice::default());

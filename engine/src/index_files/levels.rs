@@ -198,11 +198,6 @@ impl LevelIndex {
         self.head_bytes
     }
 
-    /// Bytes of memory that are counted.
-    pub fn memory_bytes(&self) -> usize {
-        self.counted.load(Relaxed)
-    }
-
     /// Bytes of its files; 0 if the device does not tell.
     pub fn file_bytes(&self) -> u64 {
         self.blocks.blocks.bytes().unwrap_or(0)
