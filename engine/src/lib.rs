@@ -21,7 +21,7 @@
 //! | `statement` | changes of rows, keys, point operations, bulk loads |
 //! | `scan` | reads of tables, of their versions and statistics |
 //! | `recovery` | creating and opening a database |
-//! | `admin` | backup, check, inspection, going back to a moment |
+//! | `admin` | backup, check, inspection, going back to a moment, sizes of the caches |
 
 mod admin;
 pub mod catalog;
@@ -52,7 +52,7 @@ pub use request::{ColumnPredicate, CompareOp, RowFilter, ScanRequest};
 pub use scan::{
     Relaxed, ScanMetrics, TableScan, UnitReader, VersionColumn, VersionReader, VersionScan,
 };
-pub use settings::{ConflictPolicy, DbOptions, Settings, TxnOptions};
+pub use settings::{CacheSettings, ConflictPolicy, DbOptions, Settings, TxnOptions};
 pub use statement::{
     BulkInsert, CoveredColumns, Covering, Effect, EntryWatch, GoneEntries, IndexRows, LockWait,
     Modify, OnInvisibleDuplicate, PointTable, RowKeys, RowRules, RowView, Statement,
@@ -66,8 +66,12 @@ pub use strandline_base::{
 };
 pub use strandline_device::{Device, Tier, TieredDevice};
 pub use strandline_index::{Direction, KeyBytes, KeyRange, OrderedKeys, PartOrder};
-pub use strandline_storage::block_cache::Stats as BlockCacheStats;
-pub use strandline_storage::ssd_cache::{Mode as SsdCacheMode, Stats as SsdCacheStats};
+pub use strandline_storage::block_cache::{
+    Admission as BlockCacheAdmission, Stats as BlockCacheStats,
+};
+pub use strandline_storage::ssd_cache::{
+    Admission as SsdCacheAdmission, Mode as SsdCacheMode, Stats as SsdCacheStats,
+};
 pub use strandline_storage::tiers::recorded_capacity_path;
 pub use strandline_tail::change::RowLock;
 pub use strandline_txn::Isolation;

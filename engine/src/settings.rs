@@ -6,8 +6,12 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use strandline_base::{Clock, Error, Result, SqlState};
 use strandline_device::{Device, Tier};
-use strandline_storage::block_cache::Settings as BlockCacheSettings;
-use strandline_storage::ssd_cache::{Mode as SsdCacheMode, Settings as CacheSettings};
+use strandline_storage::block_cache::{
+    Admission as BlockCacheAdmission, Settings as BlockCacheSettings,
+};
+use strandline_storage::ssd_cache::{
+    Admission as SsdCacheAdmission, Mode as SsdCacheMode, Settings as SsdCacheSettings,
+};
 use strandline_txn::Isolation;
 
 /// Settings of a database.
@@ -47,10 +51,14 @@ pub struct Settings {
     pub ssd_cache_bytes: u64,
     /// How the SSD cache treats changed pages. Default: `pc`.
     pub ssd_cache_mode: SsdCacheMode,
+    /// The pages that the SSD cache takes. Default: those that were read at random.
+    pub ssd_cache_admission: SsdCacheAdmission,
     /// Bytes of the block cache: blocks of chunk files and of history that single rows were read
     /// from, kept on the fast tier. It needs two directories. Default: 0, no cache, for the same
     /// reason.
     pub block_cache_bytes: u64,
+    /// The blocks that the block cache takes. Default: at their first read.
+    pub block_cache_admission: BlockCacheAdmission,
     /// Bound on the bytes of the block cache's segments, see [`Settings::block_cache`]. Default:
     /// none; tests make it small.
     pub block_cache_segment_bytes_max: u32,
@@ -83,7 +91,9 @@ impl Default for Settings {
             reserve_bytes: 32 << 20,
             ssd_cache_bytes: 0,
             ssd_cache_mode: SsdCacheMode::default(),
+            ssd_cache_admission: SsdCacheAdmission::default(),
             block_cache_bytes: 0,
+            block_cache_admission: BlockCacheAdmission::default(),
             block_cache_segment_bytes_max: u32::MAX,
             index_page_bytes_max: usize::MAX,
             background_maintenance: true,
@@ -91,6 +101,37 @@ impl Default for Settings {
             comparison_turn_entries: 1 << 20,
             first_tail_record: 0,
         }
+    }
+}
+
+/// The settings of the caches on the fast tier that can be changed while the database is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheSettings {
+    /// see [`Settings::ssd_cache_bytes`]
+    pub ssd_cache_bytes: u64,
+    /// see [`Settings::ssd_cache_admission`]
+    pub ssd_cache_admission: SsdCacheAdmission,
+    /// see [`Settings::block_cache_bytes`]
+    pub block_cache_bytes: u64,
+    /// see [`Settings::block_cache_admission`]
+    pub block_cache_admission: BlockCacheAdmission,
+}
+
+impl CacheSettings {
+    /// The values by the names of the settings.
+    pub fn named(&self) -> [(&'static str, String); 4] {
+        [
+            ("ssd_cache_bytes", self.ssd_cache_bytes.to_string()),
+            (
+                "ssd_cache_admission",
+                self.ssd_cache_admission.name().to_owned(),
+            ),
+            ("block_cache_bytes", self.block_cache_bytes.to_string()),
+            (
+                "block_cache_admission",
+                self.block_cache_admission.name().to_owned(),
+            ),
+        ]
     }
 }
 
@@ -128,8 +169,27 @@ impl Settings {
     }
     /// Bytes of memory for the directory of the SSD cache. The cache of blocks lends them.
     pub fn ssd_cache_memory_bytes(&self) -> usize {
-        let directory = CacheSettings::new(0, self.ssd_cache_bytes).directory_bytes();
+        let directory = SsdCacheSettings::new(0, self.ssd_cache_bytes).directory_bytes();
         usize::try_from(directory).unwrap_or(usize::MAX)
+    }
+    /// The part about the caches.
+    pub fn caches(&self) -> CacheSettings {
+        CacheSettings {
+            ssd_cache_bytes: self.ssd_cache_bytes,
+            ssd_cache_admission: self.ssd_cache_admission,
+            block_cache_bytes: self.block_cache_bytes,
+            block_cache_admission: self.block_cache_admission,
+        }
+    }
+    /// These settings with others of the caches.
+    pub fn with_caches(&self, caches: CacheSettings) -> Self {
+        Self {
+            ssd_cache_bytes: caches.ssd_cache_bytes,
+            ssd_cache_admission: caches.ssd_cache_admission,
+            block_cache_bytes: caches.block_cache_bytes,
+            block_cache_admission: caches.block_cache_admission,
+            ..self.clone()
+        }
     }
     /// The block cache of the database `identity`; None without one. A segment is a power of two,
     /// between 256 KiB and 4 MiB, of which three fit into an eighth of [`Settings::cache_bytes`].
@@ -142,6 +202,7 @@ impl Settings {
         let segment_bytes = (1 << share.max(1).ilog2()).clamp(256 << 10, largest);
         Some(BlockCacheSettings {
             segment_bytes: segment_bytes.min(self.block_cache_segment_bytes_max),
+            admission: self.block_cache_admission,
             ..BlockCacheSettings::new(identity, self.block_cache_bytes)
         })
     }

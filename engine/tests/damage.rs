@@ -1,19 +1,79 @@
-//! Damaged files: every flipped bit of any file is found when the database is opened or by
-//! `check`, and no read answers wrongly meanwhile.
+//! Damaged files, in one directory and in two: every flipped bit of any file, and every write that
+//! was lost or went to another place, is found when the database is opened or by `check`, and no
+//! read answers wrongly meanwhile.
 
 mod common;
 
 use common::*;
+use std::sync::Arc;
 use strandline_base::rng::Rng;
 use strandline_device::Device;
 use strandline_engine::catalog::HistoryPolicy;
 use strandline_engine::*;
 use strandline_sim::SimDisk;
 
+/// The disks of a database: one directory, or two.
+struct Disks {
+    fast: SimDisk,
+    capacity: Option<SimDisk>,
+}
+
+impl Disks {
+    fn new(seed: u64, has_two: bool) -> Self {
+        let fast = SimDisk::new(seed);
+        let capacity = has_two.then(|| fast.beside(seed + 1));
+        Self { fast, capacity }
+    }
+
+    fn device(&self) -> Arc<dyn Device> {
+        let Some(capacity) = &self.capacity else {
+            return self.fast.device();
+        };
+        let tiers = TieredDevice::new(self.fast.device(), capacity.device(), "/capacity");
+        Arc::new(tiers.expect("tiers"))
+    }
+
+    fn after_kill(&self) -> Self {
+        let fast = self.fast.after_kill();
+        let capacity = self.capacity.as_ref().map(SimDisk::after_kill);
+        capacity.iter().for_each(|disk| disk.join(&fast));
+        Self { fast, capacity }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &SimDisk> {
+        std::iter::once(&self.fast).chain(&self.capacity)
+    }
+
+    /// Every file but the locks: the number of its disk, its name and its content.
+    fn files(&self) -> Vec<(usize, String, Vec<u8>)> {
+        let mut files = Vec::new();
+        for (at, disk) in self.all().enumerate() {
+            for name in disk.device().list().expect("list") {
+                let content = disk.content(&name).expect("a file");
+                files.push((at, name, content));
+            }
+        }
+        files.retain(|(_, name, _)| name != "lock");
+        files
+    }
+
+    /// The same disks after a kill, of which one has other bytes in a file from `offset` on.
+    fn damaged(&self, at: usize, name: &str, offset: usize, old: &[u8], new: &[u8]) -> Self {
+        let damaged = self.after_kill();
+        let disk = damaged.all().nth(at).expect("a disk");
+        for (n, (old, new)) in old.iter().zip(new).enumerate() {
+            if old != new {
+                disk.flip_bits(name, (offset + n) as u64, old ^ new);
+            }
+        }
+        damaged
+    }
+}
+
 /// Moments of a table with chunks, row metadata and runs, and a dropped one of which only the past
 /// can be read, all of them on the disk; and where the log ends.
-fn build(disk: &SimDisk) -> (Vec<(CommitTs, State)>, u64) {
-    let db = open(disk.device(), &clock()).expect("open");
+fn build(disks: &Disks) -> (Vec<(CommitTs, State)>, u64) {
+    let db = open(disks.device(), &clock()).expect("open");
     let (dropped, _) = create_table(&db, HistoryPolicy::Forever);
     for k in 0..20 {
         insert(&db, &row(k, k, "of a table that is dropped"));
@@ -54,8 +114,8 @@ fn build(disk: &SimDisk) -> (Vec<(CommitTs, State)>, u64) {
 }
 
 /// What a damaged database may do: refuse to open, refuse a read, or answer rightly.
-fn is_found(disk: &SimDisk, moments: &[(CommitTs, State)], what: &str) -> bool {
-    let Ok(db) = open(disk.device(), &clock()) else {
+fn is_found(disks: &Disks, moments: &[(CommitTs, State)], what: &str) -> bool {
+    let Ok(db) = open(disks.device(), &clock()) else {
         return true;
     };
     let t = table(&db);
@@ -116,40 +176,99 @@ fn is_unused_in_manifest(content: &[u8], at: usize) -> bool {
     }
 }
 
-#[test]
-fn every_flipped_bit_is_found() {
-    let disk = SimDisk::new(1);
-    let (moments, log_end) = build(&disk);
-    let clean = disk.after_kill();
+fn flipped_bits_are_found(disks: &Disks, kinds: &[&str]) {
+    let (moments, log_end) = build(disks);
     assert!(
-        !is_found(&clean, &moments, "no damage"),
+        !is_found(&disks.after_kill(), &moments, "no damage"),
         "damage where there is none"
     );
-    let names = disk.device().list().expect("list");
-    for kind in ["superblock", "manifest-", "wal-", "chunks-", "run-"] {
-        assert!(names.iter().any(|name| name.starts_with(kind)), "{kind}");
+    let files = disks.files();
+    for kind in kinds {
+        assert!(
+            files.iter().any(|(_, name, _)| name.starts_with(kind)),
+            "{kind}"
+        );
     }
     let mut rng = Rng::new(7);
     let mut tried = 0;
-    for name in names.iter().filter(|name| *name != "lock") {
-        let content = disk.content(name).expect("a file");
+    for (at, name, content) in &files {
         let bytes = content.len() as u64;
         // Every byte of the header, then some of the rest.
         let mut offsets: Vec<u64> = (0..bytes.min(64)).collect();
         offsets.extend((0..60).map(|_| rng.below(bytes)));
         offsets.extend((0..20).map(|_| rng.below(bytes.min(1 << 13))));
         for offset in offsets {
-            let damaged = disk.after_kill();
-            damaged.flip_bits(name, offset, 1 << rng.below(8));
+            let damaged = disks.after_kill();
+            let disk = damaged.all().nth(*at).expect("a disk");
+            disk.flip_bits(name, offset, 1 << rng.below(8));
             let what = format!("{name} at {offset} of {bytes}");
             let found = is_found(&damaged, &moments, &what);
-            if !is_unused(&content, name, offset, log_end) {
+            if !is_unused(content, name, offset, log_end) {
                 assert!(found, "{what}: not found");
                 tried += 1;
             }
         }
     }
     assert!(tried > 800, "only {tried} places");
+}
+
+const KINDS: [&str; 5] = ["superblock", "manifest-", "wal-", "chunks-", "run-"];
+
+#[test]
+fn every_flipped_bit_is_found() {
+    flipped_bits_are_found(&Disks::new(1, false), &KINDS);
+}
+
+#[test]
+fn every_flipped_bit_of_two_directories_is_found() {
+    let disks = Disks::new(1, true);
+    flipped_bits_are_found(&disks, &[&KINDS[..], &["tier"]].concat());
+    let capacity = disks.capacity.expect("two directories").device();
+    let names = capacity.list().expect("list");
+    for kind in ["chunks-", "tier"] {
+        assert!(names.iter().any(|name| name.starts_with(kind)), "{kind}");
+    }
+}
+
+/// Bytes of a write, or of the part of one, that is lost or misdirected.
+const WRITE_BYTES: usize = 128;
+
+/// A write of a data file was lost, or another one, of this file or of another, has gone to its
+/// place.
+#[test]
+fn lost_and_misdirected_writes_are_found() {
+    let disks = Disks::new(3, true);
+    let (moments, log_end) = build(&disks);
+    let files = disks.files();
+    let is_data = |name: &str| name.starts_with("chunks-") || name.starts_with("run-");
+    let data: Vec<_> = files.iter().filter(|(_, name, _)| is_data(name)).collect();
+    let writes: Vec<&[u8]> = data
+        .iter()
+        .flat_map(|(_, _, content)| content.chunks(WRITE_BYTES))
+        .collect();
+    let lost = [0; WRITE_BYTES];
+    let mut rng = Rng::new(5);
+    let mut tried = 0;
+    for (at, name, content) in data {
+        for (n, old) in content.chunks(WRITE_BYTES).enumerate() {
+            let offset = n * WRITE_BYTES;
+            let other = writes[rng.below(writes.len() as u64) as usize];
+            for new in [&lost[..], other] {
+                let changed = old.iter().zip(new).enumerate();
+                let mut changed = changed.filter(|(_, (old, new))| old != new);
+                let is_felt =
+                    changed.any(|(n, _)| !is_unused(content, name, (offset + n) as u64, log_end));
+                if !is_felt {
+                    continue;
+                }
+                let damaged = disks.damaged(*at, name, offset, old, new);
+                let what = format!("{name} from {offset} on");
+                assert!(is_found(&damaged, &moments, &what), "{what}: not found");
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried > 30, "only {tried} writes");
 }
 
 /// Of a log that was not closed, all but the last record are known to have been durable.

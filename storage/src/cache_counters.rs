@@ -2,6 +2,17 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// The names of what `Stats::events` counts.
+pub const EVENTS: [&str; 7] = [
+    "hits",
+    "misses",
+    "admissions",
+    "evictions",
+    "refusals",
+    "syncs",
+    "damaged",
+];
+
 /// Makes `Counters`, which grow while a cache is open, and `Stats`, which has their values and,
 /// behind them, the cache's present content.
 macro_rules! cache_counters {

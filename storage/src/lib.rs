@@ -33,3 +33,5 @@ mod stream;
 pub mod tiers;
 mod version;
 pub mod wal;
+
+pub use cache_counters::EVENTS as CACHE_EVENTS;

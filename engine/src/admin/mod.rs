@@ -2,6 +2,7 @@
 //! earlier moment.
 
 mod backup;
+mod caches;
 mod check;
 mod check_index;
 mod inspect;

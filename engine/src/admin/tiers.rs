@@ -4,6 +4,7 @@
 use crate::db::Db;
 use strandline_base::Result;
 use strandline_device::Tier;
+use strandline_storage::CACHE_EVENTS;
 
 /// The counts of one tier or of one cache. Counts of what a row does not have are None.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,24 +23,16 @@ pub struct TierCounts {
     pub fresh_bytes: Option<u64>,
     /// bytes that a cache has written since the database was opened
     pub written_bytes: Option<u64>,
-    /// segments that the block cache has written since then
+    /// writes of a cache since then: slots of the SSD cache, segments of the block cache
     pub writes: Option<u64>,
     /// blocks by what has happened to them since the database was opened, in the order of
     /// [`TierCounts::EVENTS`]
-    pub events: Option<[u64; TierCounts::EVENTS.len()]>,
+    pub events: Option<[u64; CACHE_EVENTS.len()]>,
 }
 
 impl TierCounts {
     /// The names of a cache's events.
-    pub const EVENTS: [&str; 7] = [
-        "hits",
-        "misses",
-        "admissions",
-        "evictions",
-        "refusals",
-        "syncs",
-        "damaged",
-    ];
+    pub const EVENTS: [&str; CACHE_EVENTS.len()] = CACHE_EVENTS;
 }
 
 impl Db {
@@ -73,15 +66,7 @@ impl Db {
             bytes_max: Some(stats.cache_bytes),
             written_bytes: Some(stats.bytes_written),
             writes: Some(stats.writes),
-            events: Some([
-                stats.hits,
-                stats.misses,
-                stats.admissions,
-                stats.evictions,
-                stats.refusals,
-                0,
-                stats.damaged,
-            ]),
+            events: Some(stats.events()),
             ..TierCounts::default()
         })
     }
@@ -97,16 +82,8 @@ impl Db {
             bytes_max: Some(stats.slots * slot_bytes),
             fresh_bytes: Some(stats.fresh_blocks * slot_bytes),
             written_bytes: Some(stats.bytes_written),
-            writes: None,
-            events: Some([
-                stats.hits,
-                stats.misses,
-                stats.admissions,
-                stats.evictions,
-                stats.refusals,
-                stats.cache_syncs + stats.capacity_syncs,
-                stats.damaged_clean + stats.damaged_fresh,
-            ]),
+            writes: Some(stats.admissions + stats.overwrites),
+            events: Some(stats.events()),
         })
     }
 }

@@ -1,10 +1,12 @@
 //! How the background work of a cache goes: see `maintenance::cache_steps` for the SSD cache,
 //! `maintenance::block_cache_steps` for the block cache.
 //!
-//! Lock order: `state` is taken with nothing else held, and held only to look and to change.
+//! Lock order: `state` and `thread` are taken with nothing else held, and held only to look and to
+//! change.
 
 use super::pauses::Pauses;
 use crate::events;
+use std::thread::JoinHandle;
 use std::time::Duration;
 use strandline_base::sync::Mutex;
 use strandline_base::{Error, ErrorKind};
@@ -21,6 +23,7 @@ pub(crate) struct CacheSteps {
     /// a plural noun, for the log
     name: &'static str,
     state: Mutex<State>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Debug)]
@@ -39,7 +42,18 @@ impl CacheSteps {
         Self {
             name,
             state: Mutex::new(state),
+            thread: Mutex::new(None),
         }
+    }
+
+    /// The thread that makes the steps has been started.
+    pub fn set_thread(&self, thread: JoinHandle<()>) {
+        *self.thread.lock() = Some(thread);
+    }
+
+    /// The thread that makes the steps, for the caller to wait for its end; None: there is none.
+    pub fn take_thread(&self) -> Option<JoinHandle<()>> {
+        self.thread.lock().take()
     }
 
     /// The failure of the last step.

@@ -6,6 +6,7 @@
 
 pub(crate) mod backpressure;
 pub(crate) mod cache_steps;
+pub(crate) mod caches;
 pub(crate) mod commit_watch;
 pub(crate) mod index_builds;
 pub(crate) mod memory_account;
@@ -27,7 +28,7 @@ use crate::manifest_state::ManifestState;
 use crate::settings::Settings;
 use crate::store::{Shared, Store};
 use backpressure::Backpressure;
-use cache_steps::CacheSteps;
+use caches::Caches;
 use commit_watch::CommitWatches;
 use index_builds::IndexBuilds;
 pub use index_builds::{BuildPhase, BuildProgress};
@@ -90,8 +91,7 @@ pub struct Db {
     pub(crate) list_memory: Arc<MemoryAccount>,
     pub(crate) index_builds: IndexBuilds,
     pub(crate) index_files: Arc<IndexFiles>,
-    pub(crate) cache_steps: Arc<CacheSteps>,
-    pub(crate) block_cache_steps: Arc<CacheSteps>,
+    pub(crate) caches: Caches,
     /// held while the database is open
     pub(crate) lock: Mutex<Option<Box<dyn Send + Sync>>>,
 }
@@ -131,10 +131,6 @@ pub(crate) struct MaintenanceState {
     pub(crate) thread: Option<std::thread::JoinHandle<()>>,
     /// the thread that writes the log
     pub(crate) log_writer: Option<std::thread::JoinHandle<()>>,
-    /// the thread of the SSD cache
-    pub(crate) cache_steps: Option<std::thread::JoinHandle<()>>,
-    /// the thread of the block cache
-    pub(crate) block_cache_steps: Option<std::thread::JoinHandle<()>>,
 }
 
 /// Counters since the database was opened.

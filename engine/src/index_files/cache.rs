@@ -50,6 +50,7 @@ impl Opening {
             0 => Mode::Off,
             _ => settings.ssd_cache_mode,
         };
+        wanted.admission = settings.ssd_cache_admission;
         let lost = self.remove_lost(&mut wanted)?;
         let store = match wanted.mode {
             Mode::Off if !self.has_remains()? => self.without_cache(),

@@ -63,7 +63,7 @@ pub(crate) struct IndexFiles {
     swept: SweptFrom,
     budget_bytes: usize,
     /// bytes of the SSD cache's directory
-    directory_bytes: usize,
+    directory_bytes: Counter,
     /// a step of the SSD cache has failed during replay
     has_failing_steps: AtomicBool,
     /// bytes that indexes take from the cache's share
@@ -163,7 +163,7 @@ impl IndexFiles {
             pages,
             log,
             lost_with_cache,
-            directory_bytes,
+            directory_bytes: Counter::new(directory_bytes),
             has_failing_steps: AtomicBool::new(false),
             txns: txns.clone(),
             next: AtomicU32::new(1),
@@ -182,6 +182,22 @@ impl IndexFiles {
     /// The SSD cache, if it holds blocks over a restart that may be fresher than their files.
     pub fn has_lasting_cache(&self) -> bool {
         self.cache().is_some_and(|cache| cache.mode().is_lasting())
+    }
+
+    /// Changes the size of the SSD cache, which there is, and the memory that its directory takes.
+    /// Entries beyond a smaller size leave with the steps that follow.
+    ///
+    /// # Errors
+    /// Those of [`SsdCache::resize`].
+    pub fn resize_cache(&self, settings: &Settings) -> Result<()> {
+        if let Some(cache) = self.cache() {
+            cache.resize(settings.ssd_cache_bytes)?;
+        }
+        let bytes = settings.ssd_cache_memory_bytes();
+        self.taken_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let before = self.directory_bytes.swap(bytes, Ordering::Relaxed);
+        self.taken_bytes.fetch_sub(before, Ordering::Relaxed);
+        Ok(())
     }
 
     /// The log is open: pages can be changed.
@@ -338,7 +354,7 @@ impl IndexFiles {
             true => 0,
             false => self.budget_bytes,
         };
-        pages + self.directory_bytes
+        pages + self.directory_bytes.load(Ordering::Relaxed)
     }
 
     /// Writes the changed pages of all files. Files that have been closed are lost from now on.

@@ -40,14 +40,14 @@ impl Db {
             && !self.settings.background_maintenance
         {
             // A failure is noted.
-            let _ = step(cache, &self.block_cache_steps, &*self.clock);
+            let _ = step(cache, &self.caches.block, &*self.clock);
         }
     }
 
     /// Ends the thread of the block cache and writes what is only in memory. The database still has
     /// its lock.
     pub(super) fn end_block_cache_steps(&self) {
-        let thread = self.maintenance.state.lock().block_cache_steps.take();
+        let thread = self.caches.block.take_thread();
         let Some(cache) = self.shared.files.block_cache() else {
             return;
         };
@@ -57,7 +57,6 @@ impl Db {
         }
         let flushed = contained(|| cache.flush());
         let now_us = self.clock.elapsed_us();
-        self.block_cache_steps
-            .note(flushed.as_ref().map(|_| ()), now_us);
+        self.caches.block.note(flushed.as_ref().map(|_| ()), now_us);
     }
 }

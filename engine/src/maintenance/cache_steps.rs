@@ -77,7 +77,7 @@ impl Db {
         }
         while step(
             &self.index_files,
-            &self.cache_steps,
+            &self.caches.ssd,
             &self.maintenance,
             &*self.clock,
         ) {}

@@ -69,7 +69,7 @@ impl Db {
 
     /// The failure of the block cache's opening or of its last write, in one line.
     pub(crate) fn failing_block_cache(&self) -> Option<String> {
-        let failure = self.block_cache_steps.failure()?;
+        let failure = self.caches.block.failure()?;
         Some(format!("the block cache: {}", failure.message()))
     }
 
@@ -81,7 +81,7 @@ impl Db {
     /// The SSD cache's failure in one line.
     pub(crate) fn failing_cache(&self) -> Option<String> {
         let of_cache = self.index_files.cache().and_then(|cache| cache.failure());
-        let failure = of_cache.or_else(|| self.cache_steps.failure())?;
+        let failure = of_cache.or_else(|| self.caches.ssd.failure())?;
         Some(format!("the SSD cache: {}", failure.message()))
     }
 

@@ -69,13 +69,13 @@ impl Db {
         if self.index_files.cache().is_none() {
             return Ok(());
         }
-        let (files, steps) = (self.index_files.clone(), self.cache_steps.clone());
+        let (files, steps) = (self.index_files.clone(), self.caches.ssd.clone());
         let (maintenance, clock) = (self.maintenance.clone(), self.clock.clone());
         let thread = std::thread::Builder::new()
             .name("strandline-ssd-cache".into())
             .spawn(move || cache_steps::run(&files, &steps, &maintenance, &*clock))
             .map_err(|e| Error::io("starting the thread of the SSD cache", &e))?;
-        self.maintenance.state.lock().cache_steps = Some(thread);
+        self.caches.ssd.set_thread(thread);
         Ok(())
     }
 
@@ -83,18 +83,18 @@ impl Db {
         let Some(cache) = self.shared.files.block_cache().cloned() else {
             return Ok(());
         };
-        let (steps, clock) = (self.block_cache_steps.clone(), self.clock.clone());
+        let (steps, clock) = (self.caches.block.clone(), self.clock.clone());
         let thread = std::thread::Builder::new()
             .name("strandline-block-cache".into())
             .spawn(move || block_cache_steps::run(&cache, &steps, &*clock))
             .map_err(|e| Error::io("starting the thread of the block cache", &e))?;
-        self.maintenance.state.lock().block_cache_steps = Some(thread);
+        self.caches.block.set_thread(thread);
         Ok(())
     }
 
     /// Ends the thread of the SSD cache. The database is marked as closed.
     fn end_cache_steps(&self) {
-        let thread = self.maintenance.state.lock().cache_steps.take();
+        let thread = self.caches.ssd.take_thread();
         if let Some(cache) = self.index_files.cache() {
             cache.wake();
         }
@@ -133,6 +133,8 @@ impl Db {
         if self.maintenance.closed.swap(true, Ordering::AcqRel) {
             return Err(closed());
         }
+        // A change of the caches that is under way ends before their files may be another's.
+        drop(self.caches.changing.lock());
         self.shared.consolidation.close();
         let thread = {
             let mut state = self.maintenance.state.lock();

@@ -27,6 +27,7 @@ use crate::catalog::retention::{Retention, TimeMap};
 use crate::catalog::versions::CatalogVersions;
 use crate::db::backpressure::Backpressure;
 use crate::db::cache_steps::CacheSteps;
+use crate::db::caches::Caches;
 use crate::db::commit_watch::CommitWatches;
 use crate::db::merge_schedule::MergeSchedule;
 use crate::db::pacing::Pacing;
@@ -252,6 +253,7 @@ fn assemble(
     recovered: Recovered,
 ) -> Arc<Db> {
     let (finished, opened_through) = (wal.end_lsn().0, shared.txns.stable());
+    let caches = Caches::new(&options.settings, tied.block_cache_steps);
     let db = Arc::new(Db {
         device,
         clock: options.clock,
@@ -283,8 +285,7 @@ fn assemble(
         list_memory: Arc::default(),
         index_builds: Default::default(),
         index_files,
-        cache_steps: Arc::new(CacheSteps::new("steps of the SSD cache")),
-        block_cache_steps: tied.block_cache_steps,
+        caches,
         lock: Mutex::new(None),
     });
     for (storage, work, failure) in &recovered.failures {

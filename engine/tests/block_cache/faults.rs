@@ -47,6 +47,9 @@ fn failing_writes_switch_off_the_cache_alone_and_are_told() {
         "{told:?}"
     );
     assert_eq!(counter(&db, "block_cache_failing"), 1);
+    db.merge_due(false)
+        .expect("a turn without a segment to write");
+    assert_eq!(db.failing_work(), told, "until a write succeeds");
     assert!(db.check_health().is_ok(), "the database is well");
     set_some(&db, &mut model, 0..10, 3).expect("statements go on");
     db.checkpoint(true).expect("checkpoint");

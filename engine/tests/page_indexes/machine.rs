@@ -126,7 +126,7 @@ impl Machine {
         self.with(self.fast.after_kill(), SimDisk::after_kill)
     }
 
-    fn disks(&self) -> impl Iterator<Item = &SimDisk> {
+    pub fn disks(&self) -> impl Iterator<Item = &SimDisk> {
         std::iter::once(&self.fast).chain(&self.capacity)
     }
 

@@ -2,6 +2,7 @@
 
 #[path = "../indexes/builds.rs"]
 mod builds;
+mod cache_sizes;
 mod cached;
 #[path = "../common/mod.rs"]
 mod common;
@@ -38,6 +39,8 @@ mod reading;
 mod references;
 #[path = "../indexes/support.rs"]
 mod support;
+mod tier_damage;
+mod tier_space;
 
 use strandline_engine::catalog::index::IndexStorage;
 

@@ -12,7 +12,7 @@ use strandline_base::sync::{Condvar, Mutex};
 
 use super::counters::{Counters, Stats};
 use super::layout::SegmentFile;
-use super::settings::{Admission, Settings};
+use super::settings::Admission;
 use super::state::{Lookup, Room, SegmentSummary, State};
 use crate::block_key::BlockKey;
 use crate::cache_counters::add;
@@ -28,7 +28,6 @@ pub(super) struct Writer {
 #[derive(Debug)]
 pub struct BlockCache {
     pub(super) file: SegmentFile,
-    pub(super) settings: Settings,
     pub(super) writer: Mutex<Writer>,
     pub(super) state: Mutex<State>,
     /// notified when a segment waits to be written, and when the cache is closed
@@ -81,15 +80,15 @@ impl BlockCache {
     pub fn admit(&self, block: BlockKey, bytes: &[u8]) {
         debug_assert_eq!(bytes.len(), block.len as usize);
         let mut state = self.state.lock();
-        if block.len == 0 || state.entry(block).is_some() {
+        if block.len == 0 || state.slots_wanted() == 0 || state.entry(block).is_some() {
             return;
         }
-        let is_safe = block.file < state.files_end && block.len <= self.settings.block_bytes_max();
+        let is_safe = block.file < state.files_end && block.len <= state.settings.block_bytes_max();
         if !is_safe {
             add(&self.counters.refusals, 1);
             return;
         }
-        if self.settings.admission == Admission::SecondRead && !state.ghost.note(block) {
+        if state.settings.admission == Admission::SecondRead && !state.ghost.note(block) {
             return;
         }
         if state.paused > 0 {
@@ -100,7 +99,7 @@ impl BlockCache {
         drop(state);
         let (crc, bytes) = (self.file.block_checksum(block, bytes), Arc::from(bytes));
         let mut state = self.state.lock();
-        if state.entry(block).is_some() {
+        if state.slots_wanted() == 0 || state.entry(block).is_some() {
             return;
         }
         match state.make_room(block.len) {
@@ -142,7 +141,7 @@ impl BlockCache {
         let state = self.state.lock();
         let (blocks, bytes) = state.content();
         Stats {
-            cache_bytes: state.slots.len() as u64 * u64::from(self.settings.segment_bytes),
+            cache_bytes: state.slots.len() as u64 * u64::from(state.settings.segment_bytes),
             blocks: blocks as u64,
             bytes,
             memory_bytes: state.memory_bytes() as u64,

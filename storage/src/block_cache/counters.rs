@@ -1,6 +1,6 @@
 //! Counters of the cache.
 
-use crate::cache_counters::cache_counters;
+use crate::cache_counters::{EVENTS, cache_counters};
 
 cache_counters! {
     counts {
@@ -43,5 +43,21 @@ cache_counters! {
         memory_bytes,
         /// admissions to refuse before the next one is tried after a failed write; 0: none
         paused,
+    }
+}
+
+impl Stats {
+    /// Blocks by what has happened to them, in the order of [`CACHE_EVENTS`](crate::CACHE_EVENTS).
+    /// Nothing is synced.
+    pub fn events(&self) -> [u64; EVENTS.len()] {
+        [
+            self.hits,
+            self.misses,
+            self.admissions,
+            self.evictions,
+            self.refusals,
+            0,
+            self.damaged,
+        ]
     }
 }

@@ -40,6 +40,16 @@ impl Ghost {
         false
     }
 
+    /// Changes the number of reads that are noted; the oldest are forgotten.
+    pub fn set_capacity(&mut self, capacity: usize) {
+        self.capacity = capacity;
+        while self.queue.len() > capacity {
+            if let Some(oldest) = self.queue.pop_front() {
+                self.places.remove(&oldest);
+            }
+        }
+    }
+
     /// The number of noted blocks.
     pub fn len(&self) -> usize {
         self.queue.len()

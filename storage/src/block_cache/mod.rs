@@ -16,7 +16,7 @@
 //! 4. Memory is bounded: three segments, and `index_bytes_max` for the index.
 //!
 //! Lock order: `writer` → `state`. No I/O is done under `state`. `writer` is held during writes;
-//! only `step` and `flush` take it.
+//! only `step`, `flush` and `resize` take it.
 //!
 //! Why this is not `ssd_cache`: there blocks have one size, may be fresher than the capacity tier,
 //! and need a durable directory. Here blocks have any size and are clean, so that the order of

@@ -72,7 +72,6 @@ impl BlockCache {
         };
         let cache = Self {
             file,
-            settings,
             writer: Mutex::default(),
             state: Mutex::new(state),
             sealed: Condvar::new(),

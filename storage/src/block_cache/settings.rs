@@ -25,6 +25,19 @@ pub enum Admission {
     SecondRead,
 }
 
+impl Admission {
+    /// Every rule.
+    pub const ALL: [Self; 2] = [Self::FirstRead, Self::SecondRead];
+
+    /// The name in settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::FirstRead => "first_read",
+            Self::SecondRead => "second_read",
+        }
+    }
+}
+
 /// Settings of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -47,13 +60,21 @@ impl Settings {
     /// The defaults for a file of `cache_bytes`: segments of 4 MiB, an index of at most a 64th of
     /// the file's bytes, or 64 KiB.
     pub fn new(identity: u128, cache_bytes: u64) -> Self {
-        let index_bytes_max = usize::try_from(cache_bytes / 64).unwrap_or(usize::MAX);
         Self {
             identity,
             cache_bytes,
             segment_bytes: Self::SEGMENT_BYTES,
-            index_bytes_max: index_bytes_max.max(INDEX_BYTES_MIN),
+            index_bytes_max: index_bytes_of(cache_bytes),
             admission: Admission::default(),
+        }
+    }
+
+    /// These settings with another size, and the index that is the default for it.
+    pub(super) fn resized(self, cache_bytes: u64) -> Self {
+        Self {
+            cache_bytes,
+            index_bytes_max: index_bytes_of(cache_bytes),
+            ..self
         }
     }
 
@@ -96,4 +117,10 @@ impl Settings {
         let part = REINSERTED_PART as usize;
         (bytes - bytes / part, blocks - blocks / part)
     }
+}
+
+/// The default bound on the memory of the index.
+fn index_bytes_of(cache_bytes: u64) -> usize {
+    let bytes = usize::try_from(cache_bytes / 64).unwrap_or(usize::MAX);
+    bytes.max(INDEX_BYTES_MIN)
 }

@@ -90,7 +90,7 @@ pub(super) enum Room {
 /// What the cache knows in memory.
 #[derive(Debug)]
 pub(super) struct State {
-    settings: Settings,
+    pub settings: Settings,
     index: BTreeMap<(u64, u64), Entry>,
     bytes: u64,
     open: Segment,
@@ -132,6 +132,35 @@ impl State {
     /// The number of slots that the settings ask for.
     pub fn slots_wanted(&self) -> u32 {
         self.settings.slots()
+    }
+
+    /// New segments at the end of the file, up to `wanted` in all. They are taken first.
+    pub fn add_slots(&mut self, wanted: u32) {
+        let found = self.slots.len() as u32;
+        if found < wanted {
+            self.slots.resize_with(wanted as usize, Slot::default);
+        }
+        (found..wanted)
+            .rev()
+            .for_each(|slot| self.ring.push_front(slot));
+    }
+
+    /// Changes the settings; segments beyond a reduced size are gone. No segment is being written.
+    /// The number of blocks removed from the file.
+    pub fn resize(&mut self, settings: Settings) -> u64 {
+        self.settings = settings;
+        self.ghost.set_capacity(settings.blocks_max());
+        let wanted = settings.slots();
+        let beyond = wanted..self.slots.len() as u32;
+        let mut removed: u64 = beyond.map(|slot| self.clear_slot(slot)).sum();
+        self.ring.retain(|&slot| slot < wanted);
+        self.slots.truncate(wanted as usize);
+        if wanted == 0 {
+            removed += self.index.len() as u64;
+            self.index.clear();
+            (self.bytes, self.open, self.sealed) = (0, Segment::default(), None);
+        }
+        removed
     }
 
     /// The number of entries and their bytes.
@@ -360,7 +389,8 @@ impl State {
     /// Removes a block if it is still where it was found.
     pub fn remove_found(&mut self, slot: u32, number: u64, place: Place) -> bool {
         let at = place.at;
-        let is_same = self.slots[slot as usize].number == number;
+        let found = self.slots.get(slot as usize);
+        let is_same = found.is_some_and(|found| found.number == number);
         let is_here = |home| home == Home::Stored { slot, at };
         is_same && self.remove_if(place.block.place(), is_here)
     }

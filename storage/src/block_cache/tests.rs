@@ -7,6 +7,7 @@ mod failures;
 mod format;
 mod model;
 mod opening;
+mod size;
 mod state;
 mod threads;
 

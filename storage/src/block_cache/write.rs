@@ -13,8 +13,7 @@ use strandline_base::Result;
 
 use super::core::{BlockCache, Writer};
 use super::layout::Head;
-use super::settings::{ENTRY_BYTES, GHOST_BYTES, SEGMENTS_IN_MEMORY};
-use super::state::Slot;
+use super::settings::{Admission, ENTRY_BYTES, GHOST_BYTES, SEGMENTS_IN_MEMORY};
 use crate::cache_counters::add;
 
 /// Admissions that are refused after the first failed write.
@@ -134,8 +133,9 @@ impl BlockCache {
             self.file.write_header()?;
             writer.has_header = true;
         }
-        let wanted = self.settings.slots();
-        let found = self.state.lock().slots.len() as u32;
+        let state = self.state.lock();
+        let (wanted, found) = (state.slots_wanted(), state.slots.len() as u32);
+        drop(state);
         if found >= wanted {
             return Ok(());
         }
@@ -145,21 +145,52 @@ impl BlockCache {
             return Ok(());
         }
         allocated?;
-        let mut state = self.state.lock();
-        state.slots.resize_with(wanted as usize, Slot::default);
-        // Empty segments are taken first.
-        (found..wanted)
-            .rev()
-            .for_each(|slot| state.ring.push_front(slot));
+        self.state.lock().add_slots(wanted);
         Ok(())
+    }
+
+    /// Changes the size. Less space: the blocks beyond it are gone. 0: nothing is cached until the
+    /// size is changed again. Waits for a write under way; readers and admissions go on.
+    ///
+    /// # Errors
+    /// Those of the device: without room for more (53100) the size is as before. A smaller size
+    /// holds in any case; a file that could not be cut is cut by a later opening.
+    pub fn resize(&self, cache_bytes: u64) -> Result<()> {
+        let _writer = self.writer.lock();
+        let state = self.state.lock();
+        let settings = state.settings.resized(cache_bytes);
+        let (wanted, found) = (settings.slots(), state.slots.len() as u32);
+        drop(state);
+        if wanted > found {
+            self.file.set_slots(wanted)?;
+        }
+        let mut state = self.state.lock();
+        let evicted = state.resize(settings);
+        state.add_slots(wanted);
+        drop(state);
+        add(&self.counters.evictions, evicted);
+        self.account();
+        match wanted < found {
+            true => self.file.set_slots(wanted),
+            false => Ok(()),
+        }
+    }
+
+    /// Changes which blocks are admitted from now on.
+    pub fn set_admission(&self, admission: Admission) {
+        self.state.lock().settings.admission = admission;
     }
 
     /// Brings the account of the memory up to date. The caller has `writer`.
     pub(super) fn account(&self) {
         let state = self.state.lock();
         let lists = state.content().0 * ENTRY_BYTES + state.ghost.len() * GHOST_BYTES;
+        let segments = match state.slots_wanted() {
+            0 => 0,
+            _ => SEGMENTS_IN_MEMORY * state.settings.segment_bytes as usize,
+        };
         drop(state);
-        let bytes = lists + SEGMENTS_IN_MEMORY * self.settings.segment_bytes as usize;
+        let bytes = lists + segments;
         self.taken_bytes.fetch_add(bytes, Ordering::Relaxed);
         let before = self.counted_bytes.swap(bytes, Ordering::Relaxed);
         self.taken_bytes.fetch_sub(before, Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! Counters of the cache.
 
-use crate::cache_counters::cache_counters;
+use crate::cache_counters::{EVENTS, cache_counters};
 
 cache_counters! {
     counts {
@@ -52,5 +52,20 @@ cache_counters! {
         blocks,
         /// cached blocks that are fresher than the capacity tier
         fresh_blocks,
+    }
+}
+
+impl Stats {
+    /// Blocks by what has happened to them, in the order of [`CACHE_EVENTS`](crate::CACHE_EVENTS).
+    pub fn events(&self) -> [u64; EVENTS.len()] {
+        [
+            self.hits,
+            self.misses,
+            self.admissions,
+            self.evictions,
+            self.refusals,
+            self.cache_syncs + self.capacity_syncs,
+            self.damaged_clean + self.damaged_fresh,
+        ]
     }
 }

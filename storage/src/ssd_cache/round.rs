@@ -261,21 +261,25 @@ impl SsdCache {
         Ok(())
     }
 
-    /// Changes the size. Less space: blocks beyond it stay readable and leave with the next steps.
+    /// Changes the size. Less space: blocks beyond it stay readable and leave with the next steps,
+    /// fresh ones to the capacity tier first.
     ///
     /// # Errors
-    /// 53100 without room for more slots; the size is then as before.
+    /// 53100 without room for more slots, `Closed` (58030) since a sync has failed; the size is
+    /// then as before.
     pub fn resize(&self, cache_bytes: u64) -> Result<()> {
         if self.settings.mode == Mode::Off {
             return Ok(());
         }
         let limit = self.settings.slots_of(cache_bytes);
         let _maintenance = self.maintenance.lock();
+        self.state.lock().check_usable()?;
         if limit > self.state.lock().allocated {
             self.slots.set_slots(limit)?;
             self.state.lock().allocated = limit;
         }
         self.state.lock().set_limit(limit);
+        self.wake();
         Ok(())
     }
 

@@ -56,6 +56,20 @@ pub enum Admission {
     Nothing,
 }
 
+impl Admission {
+    /// Every rule.
+    pub const ALL: [Self; 3] = [Self::Qualified, Self::Everything, Self::Nothing];
+
+    /// The name in settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Qualified => "random",
+            Self::Everything => "all",
+            Self::Nothing => "none",
+        }
+    }
+}
+
 /// The reaction of an opening to a lost cache that had blocks fresher than the capacity tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnLoss {
