@@ -144,6 +144,8 @@ fn tiers_and_their_caches_are_exported() {
         "strandline_tier_max_bytes{tier=\"ssd_cache\"} ",
         "strandline_tier_fresh_bytes{tier=\"ssd_cache\"} 0",
         "strandline_tier_blocks_total{tier=\"ssd_cache\",event=\"hits\"} ",
+        "strandline_tier_writes_total{tier=\"ssd_cache\"} ",
+        "strandline_tier_written_bytes_total{tier=\"ssd_cache\"} ",
     ] {
         assert!(text.lines().any(|l| l.starts_with(line)), "{line}: {text}");
     }

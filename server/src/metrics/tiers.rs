@@ -13,11 +13,11 @@ use std::fmt::Error;
 use std::sync::Arc;
 use strandline::TierCounts;
 
-/// A number of bytes of a row, if it has it.
-type BytesOf = fn(&TierCounts) -> Option<u64>;
+/// A number of a row, if it has it.
+type NumberOf = fn(&TierCounts) -> Option<u64>;
 
 /// Name, help and value of the gauges.
-const BYTES: [(&str, &str, BytesOf); 3] = [
+const BYTES: [(&str, &str, NumberOf); 3] = [
     (
         "tier",
         "Bytes of the files of a tier, or of the blocks in a cache",
@@ -30,6 +30,17 @@ const BYTES: [(&str, &str, BytesOf); 3] = [
         "tier_fresh",
         "Bytes of a cache's blocks that are fresher than the capacity tier",
         |row| row.fresh_bytes,
+    ),
+];
+
+/// Name, help, unit and value of the counters.
+const WRITES: [(&str, &str, Option<&Unit>, NumberOf); 2] = [
+    ("tier_writes", "Writes of a cache", None, |row| row.writes),
+    (
+        "tier_written",
+        "Bytes that a cache has written",
+        Some(&Unit::Bytes),
+        |row| row.written_bytes,
     ),
 ];
 
@@ -69,8 +80,17 @@ impl Collector for TiersCollector {
                 }
             }
         }
-        let help = "Blocks of a cache by what has happened to them";
         let counter = MetricType::Counter;
+        for (name, help, unit, count_of) in WRITES {
+            let mut family = encoder.encode_descriptor(name, help, unit, counter)?;
+            for row in &rows {
+                if let Some(count) = count_of(row) {
+                    let metric = family.encode_family(&[("tier", row.name)])?;
+                    ConstCounter::new(count).encode(metric)?;
+                }
+            }
+        }
+        let help = "Blocks of a cache by what has happened to them";
         let mut family = encoder.encode_descriptor("tier_blocks", help, None, counter)?;
         for row in &rows {
             for (event, count) in TierCounts::EVENTS.iter().zip(row.events.iter().flatten()) {

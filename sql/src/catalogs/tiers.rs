@@ -53,6 +53,8 @@ impl TableFunctionImpl for TiersFunction {
         for (at, name) in TierCounts::EVENTS.iter().enumerate() {
             number(name, &|row| row.events.map(|events| events[at]));
         }
+        number("writes", &|row| row.writes);
+        number("written_bytes", &|row| row.written_bytes);
         let schema = Arc::new(Schema::new(fields));
         let batch = RecordBatch::try_new(schema.clone(), columns)?;
         Ok(Arc::new(MemTable::try_new(schema, vec![vec![batch]])?))

@@ -1,8 +1,10 @@
 //! CALL: the procedures of the database. `strandline_backup('directory')` backs up a database that
-//! a server has open, since only one process at a time may open a directory. CHECKPOINT is parsed
-//! as a call too.
+//! a server has open, since only one process at a time may open a directory.
+//! `strandline_set('name', 'value')` changes a setting of the database for all connections.
+//! CHECKPOINT is parsed as a call too.
 
 use super::Session;
+use super::settings::change_caches;
 use crate::backends::acting::{Acting, files_denied};
 use crate::backends::cancel::Timer;
 use crate::parse::foreign_keys::SET_CONSTRAINTS;
@@ -20,19 +22,26 @@ use strandline_base::{Error, Result, SqlState};
 /// The procedure that writes a backup.
 const BACKUP: &str = "strandline_backup";
 
+/// The procedure that changes a setting of the database.
+const SET: &str = "strandline_set";
+
 impl Session {
     pub(super) async fn call(&mut self, call: &Function) -> Result<Summary> {
         let name = crate::parse::names::parts(&call.name)?.join(".");
         let arguments = texts(&call.args);
         match (name.as_str(), arguments.as_deref()) {
             (BACKUP, Some([target])) => self.call_backup(PathBuf::from(target)).await,
+            (SET, Some([name, value])) => self.call_set(name, value).await,
             (CHECKPOINT, Some([])) => self.call_checkpoint().await,
             (SET_CONSTRAINTS, Some([mode, names])) => self.set_constraints(mode, names),
             _ => Err(Error::invalid(
                 SqlState::UNDEFINED_FUNCTION,
                 format!("procedure {call} does not exist"),
             )
-            .with_hint("There is CALL strandline_backup('directory').")),
+            .with_hint(
+                "There are CALL strandline_backup('directory') and \
+                 CALL strandline_set('name', 'value').",
+            )),
         }
     }
 
@@ -66,6 +75,31 @@ impl Session {
             }
         };
         cancel.guard(done).await
+    }
+
+    /// Changes a setting of the caches. Pages that have to move first are moved in the background.
+    async fn call_set(&mut self, name: &str, value: &str) -> Result<Summary> {
+        if Acting::of(&self.template, &self.shared.db.catalog()).is_some() {
+            return Err(Error::invalid(
+                SqlState("42501"),
+                format!("permission denied to set parameter \"{name}\""),
+            ));
+        }
+        if self.open.is_some() {
+            return Err(Error::invalid(
+                SqlState::ACTIVE_SQL_TRANSACTION,
+                format!("{SET} cannot run inside a transaction block"),
+            ));
+        }
+        let (db, name, value) = (self.shared.db.clone(), name.to_owned(), value.to_owned());
+        let work = tokio::task::spawn_blocking(move || {
+            db.change_caches(|caches| change_caches(caches, &name, &value))
+        });
+        match work.await {
+            Ok(changed) => changed?,
+            Err(panic) => return Err(Error::internal(format!("the change panicked: {panic}"))),
+        }
+        Ok(Summary::tag("CALL"))
     }
 
     async fn call_backup(&mut self, target: PathBuf) -> Result<Summary> {

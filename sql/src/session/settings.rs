@@ -26,7 +26,7 @@ use std::time::Duration;
 use strandline_base::{Error, Result, SqlState};
 use strandline_engine::catalog::KeyIndex;
 use strandline_engine::catalog::index::IndexStorage;
-use strandline_engine::{ConflictPolicy, Isolation};
+use strandline_engine::{CacheSettings, ConflictPolicy, Isolation};
 
 /// The prefix of our own parameters: names under it are not the client's.
 const OWN_PREFIX: &str = "strandline.";
@@ -213,9 +213,34 @@ pub fn configure(
     let parameter = find(name).ok_or_else(|| unknown(name))?;
     match &parameter.access {
         Access::Open { assign, .. } => assign(open, parameter.name, value)?,
+        Access::Cache { assign, .. } => {
+            let mut caches = open.engine.caches();
+            assign(&mut caches, parameter.name, value)?;
+            open.engine = open.engine.with_caches(caches);
+        }
         _ => change(session, parameter, value)?,
     }
     Ok(parameter.name)
+}
+
+/// Sets parameter `name` of the caches while the database is open.
+///
+/// # Errors
+/// 42704 for an unknown name, 55P02 for another parameter, 22023 for a wrong value.
+pub(super) fn change_caches(caches: &mut CacheSettings, name: &str, value: &str) -> Result<()> {
+    let parameter = find(name).ok_or_else(|| unknown(name))?;
+    match &parameter.access {
+        Access::Cache { assign, .. } => assign(caches, parameter.name, value),
+        Access::Open { .. } => Err(cannot_change(
+            parameter.name,
+            " without reopening the database",
+        )),
+        Access::Internal(_) => Err(cannot_change(parameter.name, "")),
+        Access::Session { .. } | Access::Only { .. } | Access::Kept { .. } => {
+            let error = cannot_change(parameter.name, " for all connections");
+            Err(error.with_hint("SET changes it for one connection."))
+        }
+    }
 }
 
 /// Changes a session's parameter.
@@ -232,6 +257,7 @@ fn change(settings: &mut Settings, parameter: &Parameter, value: &str) -> Result
             parameter.name,
             " without reopening the database",
         )),
+        Access::Cache { .. } => Err(not_by_set(parameter)),
         Access::Internal(_) => Err(cannot_change(parameter.name, "")),
     }
 }
@@ -255,6 +281,7 @@ fn change_back(settings: &mut Settings, defaults: &Settings, parameter: &Paramet
                 " without reopening the database",
             ));
         }
+        Access::Cache { .. } => return Err(not_by_set(parameter)),
         Access::Internal(_) => return Err(cannot_change(parameter.name, "")),
     }
     Ok(())
@@ -311,7 +338,7 @@ pub fn check(name: &str, value: Option<&str>) -> Result<String> {
             Access::Session { show, .. } => show(&settings),
             Access::Only { shown, .. } => (*shown).to_string(),
             Access::Kept { default, .. } => kept(parameter).unwrap_or((*default).to_string()),
-            Access::Open { .. } | Access::Internal(_) => String::new(),
+            Access::Open { .. } | Access::Cache { .. } | Access::Internal(_) => String::new(),
         },
         None => value.unwrap_or_default().to_string(),
     })
@@ -323,6 +350,14 @@ fn unknown(name: &str) -> Error {
         format!("unrecognized configuration parameter \"{name}\""),
     )
     .with_hint("SHOW ALL lists the parameters.")
+}
+
+fn not_by_set(parameter: &Parameter) -> Error {
+    let name = parameter.name;
+    cannot_change(name, " for one connection").with_hint(format!(
+        "CALL strandline_set('{name}', 'value') changes it for the whole database, until the \
+         database is closed."
+    ))
 }
 
 fn cannot_change(name: &str, unless: &str) -> Error {

@@ -287,3 +287,123 @@ fn the_ssd_cache_is_set_shown_and_counted() {
     let error = unknown.err().expect("no such mode");
     assert_eq!(error.sqlstate(), SqlState::INVALID_PARAMETER_VALUE);
 }
+
+/// The error of `sql`.
+fn error_of(c: &mut strandline::Connection, sql: &str) -> Error {
+    c.execute(sql, ()).map(drop).expect_err(sql)
+}
+
+#[test]
+fn the_caches_are_resized_while_the_database_is_open() {
+    let home = Home::new();
+    let (path, _) = home.create("db");
+    let builder = with_cache(Database::builder(&path), "1MiB");
+    let builder = builder.parameter("block_cache_bytes", "16MiB", Origin::Program);
+    let database = builder.expect("a number").build().expect("opens");
+    let (mut c, mut other) = (database.connect(), database.connect());
+    run(
+        &mut c,
+        &[
+            "CREATE INDEX t_a ON t (a) WITH (storage = 'pages')",
+            "CHECKPOINT",
+        ],
+    );
+    run(
+        &mut c,
+        &[
+            "CALL strandline_set('ssd_cache_bytes', '4MiB')",
+            "CALL strandline_set('SSD_Cache_Admission', 'all')",
+            "CALL strandline_set('block_cache_bytes', '32MiB')",
+            "CALL strandline_set('block_cache_admission', 'second_read')",
+        ],
+    );
+    for (name, value) in [
+        ("ssd_cache_bytes", "4194304"),
+        ("ssd_cache_admission", "all"),
+        ("block_cache_bytes", "33554432"),
+        ("block_cache_admission", "second_read"),
+    ] {
+        for c in [&mut c, &mut other] {
+            assert_eq!(rows(c, &format!("SHOW {name}")), [value]);
+            let current = format!("SELECT current_setting('{name}')");
+            assert_eq!(rows(c, &current), [value]);
+            let setting = format!("SELECT setting FROM pg_settings WHERE name = '{name}'");
+            assert_eq!(rows(c, &setting), [value]);
+        }
+    }
+    let large = "SELECT name FROM strandline_tiers() WHERE bytes_max > 4000000 AND writes >= 0 \
+                 AND written_bytes >= 0";
+    assert_eq!(rows(&mut other, large), ["ssd_cache", "block_cache"]);
+    run(
+        &mut c,
+        &[
+            "CALL strandline_set('ssd_cache_bytes', '0')",
+            "CALL strandline_set('block_cache_bytes', '0')",
+        ],
+    );
+    assert_eq!(rows(&mut c, "SELECT a FROM t WHERE a = 4711"), ["4711"]);
+    drop((c, other, database));
+    // What was changed does not outlive the database.
+    let database = with_cache(Database::builder(&path), "1MiB")
+        .build()
+        .expect("opens");
+    let mut c = database.connect();
+    assert_eq!(rows(&mut c, "SHOW ssd_cache_bytes"), ["1048576"]);
+    assert_eq!(rows(&mut c, "SELECT a FROM t WHERE a = 4711"), ["4711"]);
+}
+
+#[test]
+fn changes_of_the_caches_that_cannot_be_are_refused() {
+    let home = Home::new();
+    let (path, _) = home.create("db");
+    let database = with_cache(Database::builder(&path), "1MiB")
+        .build()
+        .expect("opens");
+    let mut c = database.connect();
+    for (sql, state) in [
+        ("CALL strandline_set('ssd_cache_bytes', '10kB')", "22023"),
+        (
+            "CALL strandline_set('ssd_cache_bytes', '100000GiB')",
+            "22023",
+        ),
+        ("CALL strandline_set('ssd_cache_bytes', 'much')", "22023"),
+        (
+            "CALL strandline_set('ssd_cache_admission', 'some')",
+            "22023",
+        ),
+        ("CALL strandline_set('block_cache_bytes', '16MiB')", "55000"),
+        ("CALL strandline_set('memory_bytes', '1GiB')", "55P02"),
+        ("CALL strandline_set('work_mem', '1GiB')", "55P02"),
+        ("CALL strandline_set('server_version', '1')", "55P02"),
+        ("CALL strandline_set('no_such', '1')", "42704"),
+        ("CALL strandline_set('ssd_cache_bytes')", "42883"),
+        ("SET ssd_cache_bytes = '2MiB'", "55P02"),
+        ("RESET ssd_cache_bytes", "55P02"),
+    ] {
+        let error = error_of(&mut c, sql);
+        assert_eq!(error.sqlstate(), SqlState(state), "{sql}: {error}");
+        let is_told = error.hint().is_some() || error.message().contains("cannot be changed");
+        assert!(is_told, "{sql}: {error}");
+    }
+    let hint = error_of(&mut c, "SET ssd_cache_bytes = '2MiB'");
+    assert!(
+        hint.hint()
+            .is_some_and(|hint| hint.contains("CALL strandline_set"))
+    );
+    run(&mut c, &["BEGIN"]);
+    let inside = error_of(&mut c, "CALL strandline_set('ssd_cache_bytes', '2MiB')");
+    assert_eq!(inside.sqlstate(), SqlState("25001"), "{inside}");
+    run(
+        &mut c,
+        &[
+            "ROLLBACK",
+            "RESET ALL",
+            "CREATE ROLE plain",
+            "SET ROLE plain",
+        ],
+    );
+    let denied = error_of(&mut c, "CALL strandline_set('ssd_cache_bytes', '2MiB')");
+    assert_eq!(denied.sqlstate(), SqlState("42501"), "{denied}");
+    run(&mut c, &["SET ROLE NONE"]);
+    assert_eq!(rows(&mut c, "SHOW ssd_cache_bytes"), ["1048576"]);
+}

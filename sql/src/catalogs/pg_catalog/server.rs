@@ -264,7 +264,7 @@ pub fn pg_settings(system: &System, rows: &mut Rows) {
     for setting in system.settings().iter() {
         rows.add([
             ("name", setting.name.as_str().into()),
-            ("setting", setting.value.as_str().into()),
+            ("setting", system.value_of(setting).into()),
             ("category", "Strandline".into()),
             ("short_desc", setting.description.as_str().into()),
             (

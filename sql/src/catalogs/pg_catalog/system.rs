@@ -71,6 +71,12 @@ impl System {
         let settings = self.identity.as_ref().map(|i| i.backend.settings());
         settings.unwrap_or_default()
     }
+    /// A setting's value. Those of the caches may have been changed by another session.
+    pub fn value_of(&self, setting: &Setting) -> String {
+        let caches = self.statement.transaction().db().cache_settings().named();
+        let found = caches.into_iter().find(|(name, _)| *name == setting.name);
+        found.map_or_else(|| setting.value.clone(), |(_, value)| value)
+    }
     /// The role of an object's owner.
     pub fn owner(&self, object: &access::Object) -> i32 {
         oid::of_role(self.catalog.access.owner(object))

@@ -6,10 +6,11 @@
 //! (`row_security`, `check_function_bodies`) are kept and shown without effect.
 
 use super::values::{
-    CACHE_MODES, INDEX_STORAGES, KEY_INDEXES, POLICIES, boolean, bytes, cache_mode, count,
-    index_storage, integer, key_index, limit, on_off, only, policy, policy_name, records,
-    require_iso, require_utc, require_utf8, schema_of, shortest_floats, shown_limit,
-    shown_threshold, size, synchronous, text, threshold, unsupported, word,
+    BLOCK_CACHE_RULES, CACHE_MODES, INDEX_STORAGES, KEY_INDEXES, POLICIES, SSD_CACHE_RULES,
+    block_cache_rule, boolean, bytes, cache_mode, count, index_storage, integer, key_index, limit,
+    on_off, only, policy, policy_name, records, require_iso, require_utc, require_utf8, schema_of,
+    shortest_floats, shown_limit, shown_threshold, size, ssd_cache_rule, synchronous, text,
+    threshold, unsupported, word,
 };
 use super::{OpenSettings, Settings};
 use crate::session::Session;
@@ -17,7 +18,9 @@ use crate::session::modes::{isolation_name, isolation_of};
 use strandline_base::Result;
 use strandline_engine::catalog::KeyIndex;
 use strandline_engine::catalog::index::IndexStorage;
-use strandline_engine::{ConflictPolicy, Isolation};
+use strandline_engine::{
+    BlockCacheAdmission, CacheSettings, ConflictPolicy, Isolation, SsdCacheAdmission,
+};
 use strandline_object::Place;
 
 /// The server version that PostgreSQL clients receive: the PostgreSQL version that they may rely
@@ -55,6 +58,16 @@ pub enum Kind {
     Word(&'static [&'static str]),
 }
 
+impl Parameter {
+    /// Whether SET changes it, or would if it had another value.
+    pub(super) fn is_of_session(&self) -> bool {
+        !matches!(
+            self.access,
+            Access::Open { .. } | Access::Cache { .. } | Access::Internal(_)
+        )
+    }
+}
+
 type Show<T> = fn(&T) -> String;
 type Assign<T> = fn(&mut T, &'static str, &str) -> Result<()>;
 
@@ -82,6 +95,12 @@ pub(super) enum Access {
         show: Show<OpenSettings>,
         assign: Assign<OpenSettings>,
     },
+    /// a setting of the caches: set when the database is opened, and changed for all connections by
+    /// `CALL strandline_set`
+    Cache {
+        show: Show<CacheSettings>,
+        assign: Assign<CacheSettings>,
+    },
     /// computed from the program and the session
     Internal(Show<Session>),
 }
@@ -107,6 +126,19 @@ macro_rules! open {
             show: |open| open.$($field).+.to_string(),
             assign: |open, name, value| {
                 open.$($field).+ = $read(name, value)?;
+                Ok(())
+            },
+        }
+    };
+}
+
+/// A parameter whose value is a field of the caches' settings.
+macro_rules! cache {
+    ($field:ident, $read:expr, $show:expr) => {
+        Access::Cache {
+            show: |caches| $show(caches.$field),
+            assign: |caches, name, value| {
+                caches.$field = $read(name, value)?;
                 Ok(())
             },
         }
@@ -146,9 +178,19 @@ pub static PARAMETERS: &[Parameter] = &[
         "the client's name",
     ),
     parameter(
+        "block_cache_admission",
+        Kind::Word(BLOCK_CACHE_RULES),
+        cache!(
+            block_cache_admission,
+            block_cache_rule,
+            |rule: BlockCacheAdmission| rule.name().to_string()
+        ),
+        "when the block cache takes a block: at its first_read or at its second_read",
+    ),
+    parameter(
         "block_cache_bytes",
         Kind::Bytes,
-        open!(engine.block_cache_bytes, bytes),
+        cache!(block_cache_bytes, bytes, |bytes: u64| bytes.to_string()),
         "bytes of the cache on the fast tier for blocks of the capacity tier; 0: none",
     ),
     parameter(
@@ -478,9 +520,19 @@ pub static PARAMETERS: &[Parameter] = &[
         "the version of PostgreSQL that is the reference, as a number",
     ),
     parameter(
+        "ssd_cache_admission",
+        Kind::Word(SSD_CACHE_RULES),
+        cache!(
+            ssd_cache_admission,
+            ssd_cache_rule,
+            |rule: SsdCacheAdmission| rule.name().to_string()
+        ),
+        "the pages that the SSD cache takes: those read at random, all or none",
+    ),
+    parameter(
         "ssd_cache_bytes",
         Kind::Bytes,
-        open!(engine.ssd_cache_bytes, bytes),
+        cache!(ssd_cache_bytes, bytes, |bytes: u64| bytes.to_string()),
         "bytes of the SSD cache for pages of indexes; 0: none",
     ),
     parameter(
@@ -663,7 +715,7 @@ mod tests {
                 Access::Kept { default, normal } => {
                     assert_eq!(normal(parameter.name, default).expect("default"), *default);
                 }
-                Access::Open { .. } | Access::Internal(_) => {}
+                Access::Open { .. } | Access::Cache { .. } | Access::Internal(_) => {}
             }
         }
     }

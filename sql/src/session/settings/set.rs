@@ -1,7 +1,7 @@
 //! SET, RESET and SET ROLE: changes of a session's settings.
 
 use super::origin::Origin;
-use super::parameters::{Access, PARAMETERS, find};
+use super::parameters::{PARAMETERS, find};
 use super::{Settings, assign_to, cannot_change, check};
 use crate::backends::identity::{Identity, User};
 use crate::parse::names;
@@ -53,7 +53,7 @@ impl Session {
         match reset {
             Reset::ALL => {
                 for parameter in PARAMETERS {
-                    if !matches!(parameter.access, Access::Open { .. } | Access::Internal(_)) {
+                    if parameter.is_of_session() {
                         self.assign(parameter.name, None, false)?;
                     }
                 }

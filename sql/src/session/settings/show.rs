@@ -76,6 +76,7 @@ impl Session {
             kind: parameter.kind,
             context: match parameter.access {
                 Access::Open { .. } => "postmaster",
+                Access::Cache { .. } => "sighup",
                 Access::Internal(_) => "internal",
                 _ => "user",
             },
@@ -131,6 +132,7 @@ impl Session {
                 None => (*default).to_string(),
             },
             Access::Open { show, .. } => show(&self.shared.opened),
+            Access::Cache { show, .. } => show(&self.shared.db.cache_settings()),
             Access::Internal(show) => show(self),
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use strandline_base::{Error, Result, SqlState};
 use strandline_engine::catalog::KeyIndex;
 use strandline_engine::catalog::index::IndexStorage;
-use strandline_engine::{ConflictPolicy, SsdCacheMode};
+use strandline_engine::{BlockCacheAdmission, ConflictPolicy, SsdCacheAdmission, SsdCacheMode};
 
 /// The most milliseconds of a time, as in PostgreSQL.
 const MILLISECONDS_MAX: f64 = i32::MAX as f64;
@@ -286,6 +286,24 @@ pub(super) fn cache_mode(name: &str, value: &str) -> Result<SsdCacheMode> {
         "off" => SsdCacheMode::Off,
         _ => SsdCacheMode::Pc,
     })
+}
+
+/// The words of `ssd_cache_admission`.
+pub(super) const SSD_CACHE_RULES: &[&str] = &["random", "all", "none"];
+
+pub(super) fn ssd_cache_rule(name: &str, value: &str) -> Result<SsdCacheAdmission> {
+    let word = word(name, value, SSD_CACHE_RULES)?;
+    let mut rules = SsdCacheAdmission::ALL.into_iter();
+    Ok(rules.find(|rule| rule.name() == word).unwrap_or_default())
+}
+
+/// The words of `block_cache_admission`.
+pub(super) const BLOCK_CACHE_RULES: &[&str] = &["first_read", "second_read"];
+
+pub(super) fn block_cache_rule(name: &str, value: &str) -> Result<BlockCacheAdmission> {
+    let word = word(name, value, BLOCK_CACHE_RULES)?;
+    let mut rules = BlockCacheAdmission::ALL.into_iter();
+    Ok(rules.find(|rule| rule.name() == word).unwrap_or_default())
 }
 
 pub(super) fn index_storage(name: &str, value: &str) -> Result<IndexStorage> {

@@ -76,7 +76,7 @@ fn current_setting(system: &System, args: &[CatalogValue]) -> Result<CatalogValu
         .iter()
         .find(|setting| setting.name.eq_ignore_ascii_case(name))
     {
-        return Ok(found.value.as_str().into());
+        return Ok(system.value_of(found).into());
     }
     if argument(args, 1).is_true() {
         return Ok(CatalogValue::Null);
