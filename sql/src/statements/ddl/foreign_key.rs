@@ -151,7 +151,10 @@ pub fn add(
         not_valid: declared.not_valid,
     };
     if table.index_over(&key.columns).is_none() {
-        let index = index_for(catalog, table, &key);
+        let index = IndexDef {
+            storage: context.index_storage,
+            ..index_for(catalog, table, &key)
+        };
         context.notice(format!(
             "FOREIGN KEY creates index \"{}\" on the referencing columns of table \"{}\"",
             index.name, table.name

@@ -6,6 +6,7 @@
 
 use crate::planning::context::StatementContext;
 use strandline_base::{Error, Result, SqlState, SqlType};
+use strandline_engine::catalog::index::IndexStorage;
 use strandline_engine::catalog::{KeyDef, KeyIndex, TableDef};
 
 /// The key with its index.
@@ -19,6 +20,23 @@ pub fn with_index(context: &StatementContext, table: &TableDef, key: KeyDef) -> 
             let index = of_columns(&types_of(table, &key));
             Ok(key.with_index(index))
         }
+    }
+}
+
+/// The key with its index, in place of a secondary index with this storage: one on pages stays on
+/// pages, unless the table's `key_index` says otherwise.
+///
+/// # Errors
+/// Those of [`with_index`].
+pub fn in_place_of(
+    context: &StatementContext,
+    table: &TableDef,
+    key: KeyDef,
+    storage: IndexStorage,
+) -> Result<KeyDef> {
+    match (table.key_index(), storage) {
+        (None, IndexStorage::Pages) => with_given(table, key, KeyIndex::Btree),
+        _ => with_index(context, table, key),
     }
 }
 

@@ -1,7 +1,8 @@
-//! ALTER INDEX: changes an index's name and storage parameters. ALTER TABLE with an index's name
-//! does the same.
+//! ALTER INDEX: changes an index's name, storage and storage parameters. ALTER TABLE with an
+//! index's name does the same.
 
-use super::{gone, options};
+use super::gone;
+use super::options::{self, Change};
 use crate::parse::names;
 use crate::planning::context::StatementContext;
 use crate::statements::ddl::relation_names;
@@ -10,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState, TableId};
-use strandline_engine::catalog::index::IndexDef;
+use strandline_engine::catalog::index::{IndexDef, IndexId, IndexState};
 use strandline_engine::catalog::{Catalog, TableDef};
 
 /// One operation on the index `name` of `table`.
@@ -44,7 +45,7 @@ pub fn alter(
             })
         }
         Operation::SetOptionsParens { options } => {
-            change(&mut |_, table| set_options(table, name, options))
+            change(&mut |_, table| set_options(context, table, name, options))
         }
         other => {
             let text = other.to_string();
@@ -76,19 +77,38 @@ fn rename(table: &mut TableDef, old: &str, new: &str) {
     }
 }
 
-fn set_options(table: &mut TableDef, name: &str, written: &[SqlOption]) -> Result<()> {
+/// Changes parameters of a secondary index. One with another storage is filled again, under a new
+/// number.
+fn set_options(
+    context: &StatementContext,
+    table: &mut TableDef,
+    name: &str,
+    written: &[SqlOption],
+) -> Result<()> {
     let changes = options::of_alter(written)?;
+    let next = table.next_index;
     let Some(index) = secondary(table, name) else {
         return Err(Error::unsupported(
             "storage parameters of a constraint's index are not supported",
         )
-        .with_hint("An index of CREATE INDEX keeps them."));
+        .with_hint(
+            "ALTER TABLE … SET (key_index = 'btree') puts the indexes of a table's constraints on \
+             pages, 'ordered' into memory.",
+        ));
     };
-    for (option, value) in changes {
-        match value {
-            Some(value) => index.options.insert(option, value),
-            None => index.options.remove(&option),
-        };
+    let mut storage = index.storage;
+    for change in changes {
+        match change {
+            Change::Storage(wanted) => storage = wanted.unwrap_or(context.index_storage),
+            Change::Kept(option, Some(value)) => drop(index.options.insert(option, value)),
+            Change::Kept(option, None) => drop(index.options.remove(&option)),
+        }
+    }
+    if storage != index.storage {
+        index.storage = storage;
+        index.id = IndexId(next);
+        index.state = IndexState::Valid;
+        table.next_index += 1;
     }
     Ok(())
 }

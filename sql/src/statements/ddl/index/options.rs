@@ -57,14 +57,28 @@ pub fn storage_named(name: &str) -> Result<IndexStorage> {
     })
 }
 
+/// A change of a parameter of an index.
+pub enum Change {
+    /// to another storage; None: to that of indexes that name none
+    Storage(Option<IndexStorage>),
+    /// of a parameter that is kept and shown; None: it goes
+    Kept(String, Option<String>),
+}
+
 /// The parameters in SET (…) or RESET (…) of ALTER INDEX; RESET gives no values.
-pub fn of_alter(options: &[SqlOption]) -> Result<Vec<(String, Option<String>)>> {
+pub fn of_alter(options: &[SqlOption]) -> Result<Vec<Change>> {
     let changes = options.iter().map(|option| match option {
-        SqlOption::KeyValue { key, value } => {
-            let (name, value) = checked(&names::fold(key), &text_of(value))?;
-            Ok((name, Some(value)))
-        }
-        SqlOption::Ident(name) => Ok((known(&names::fold(name))?.to_string(), None)),
+        SqlOption::KeyValue { key, value } => match names::fold(key).as_str() {
+            STORAGE => Ok(Change::Storage(Some(storage_named(&text_of(value))?))),
+            name => {
+                let (name, value) = checked(name, &text_of(value))?;
+                Ok(Change::Kept(name, Some(value)))
+            }
+        },
+        SqlOption::Ident(name) => match names::fold(name).as_str() {
+            STORAGE => Ok(Change::Storage(None)),
+            name => Ok(Change::Kept(known(name)?.to_string(), None)),
+        },
         other => Err(unrecognized(&other.to_string())),
     });
     changes.collect()

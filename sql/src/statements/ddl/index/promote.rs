@@ -7,7 +7,7 @@ use crate::planning::context::StatementContext;
 use crate::statements::ddl::{foreign_key, ordered_keys, relation_names, verify};
 use datafusion::sql::sqlparser::ast::ConstraintUsingIndex;
 use strandline_base::{ColumnId, Error, Result, SqlState, TableId};
-use strandline_engine::catalog::index::{IndexDef, IndexState, IndexValue};
+use strandline_engine::catalog::index::{IndexDef, IndexState, IndexStorage, IndexValue};
 use strandline_engine::catalog::{Catalog, KeyDef, TableDef};
 
 /// Makes the given index a key of `table`.
@@ -28,9 +28,9 @@ pub async fn promote(
         .change_catalog(&mut |catalog| {
             let table = catalog.tables.get(&table).ok_or_else(super::gone)?;
             let mut table = TableDef::clone(table);
-            let key = key_of(catalog, &mut table, &index, &name, primary)?;
+            let (key, storage) = key_of(catalog, &mut table, &index, &name, primary)?;
             let key = KeyDef { timing, ..key };
-            let key = ordered_keys::with_index(context, &table, key)?;
+            let key = ordered_keys::in_place_of(context, &table, key, storage)?;
             table.keys.push(key.clone());
             made = Some((table.clone(), key));
             catalog.put_table(table);
@@ -42,14 +42,14 @@ pub async fn promote(
     }
 }
 
-/// Removes the index from `table` and returns the key that replaces it.
+/// Removes the index from `table` and returns the key that replaces it, and the index's storage.
 fn key_of(
     catalog: &Catalog,
     table: &mut TableDef,
     index: &str,
     name: &str,
     primary: bool,
-) -> Result<KeyDef> {
+) -> Result<(KeyDef, IndexStorage)> {
     let Some(at) = table.indexes.iter().position(|def| def.name == index) else {
         return Err(not_usable(catalog, table, index));
     };
@@ -75,7 +75,7 @@ fn key_of(
     }
     let mut key = KeyDef::new(name, primary, columns);
     key.nulls_not_distinct = def.nulls_not_distinct;
-    Ok(key)
+    Ok((key, def.storage))
 }
 
 fn not_usable(catalog: &Catalog, table: &TableDef, index: &str) -> Error {
