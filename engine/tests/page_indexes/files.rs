@@ -194,7 +194,7 @@ fn the_log_is_cut_beside_page_files() {
     };
     // Indexes in levels log nothing.
     let updates = match crate::STORAGE {
-        IndexStorage::Levels => 20,
+        IndexStorage::Levels => 50,
         _ => 1,
     };
     let mut most = 0;
