@@ -591,6 +591,13 @@ impl IndexFiles {
         }
     }
 
+    /// Whether there are indexes in levels.
+    pub fn has_levels(&self) -> bool {
+        let files = self.files.lock();
+        let mut held = files.held.keys();
+        held.any(|file| matches!(file, IndexFile::Levels(_)))
+    }
+
     /// Closes a file that is about to be removed.
     pub fn forget(&self, id: IndexFile) {
         if let IndexFile::Pages(id) = id {

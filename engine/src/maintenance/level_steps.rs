@@ -20,19 +20,27 @@ use strandline_base::{ErrorKind, Result};
 /// Interval of the thread's looks whether a compaction is due. A head that is half full when it is
 /// seen has room for the writers meanwhile, or they do steps.
 const IDLE: Duration = Duration::from_millis(20);
+/// That interval while there is no index in levels. Writers of the first one do steps themselves.
+const IDLE_WITHOUT_INDEXES: Duration = Duration::from_secs(1);
 
 /// The thread: it ends when the database is closed or dropped.
 pub(super) fn run(db: &Weak<Db>, maintenance: &Maintenance) {
     loop {
-        let Some(is_more_due) = db.upgrade().map(|db| db.do_level_steps()) else {
+        let Some(db) = db.upgrade() else {
             return;
         };
+        let is_more_due = db.do_level_steps();
+        let idle = match db.index_files.has_levels() {
+            true => IDLE,
+            false => IDLE_WITHOUT_INDEXES,
+        };
+        drop(db);
         let mut state = maintenance.state.lock();
         if maintenance.closed.load(Ordering::Acquire) {
             return;
         }
         if !is_more_due {
-            maintenance.work.wait_for(&mut state, IDLE);
+            maintenance.work.wait_for(&mut state, idle);
         }
     }
 }

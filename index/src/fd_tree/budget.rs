@@ -104,22 +104,31 @@ pub(super) fn goal(settings: &Settings, state: &State) -> usize {
     half(settings, state) * 3 / 2
 }
 
-/// Half of the budget that is left to data entries, at least an eighth of the whole.
-fn half(settings: &Settings, state: &State) -> usize {
+/// Bytes of the budget that fences and their reserve leave to data entries; at least half of it, also
+/// if long keys make the fences take more than the rest: else each writer would wait for a
+/// compaction of its own.
+fn data_budget(settings: &Settings, state: &State) -> usize {
     let budget = settings.head_bytes;
     let old = state.old.as_ref();
     let fences = state.head.fence_bytes() + old.map_or(0, |old| old.head.fence_bytes());
     let data = budget.saturating_sub(budget / RESERVE + fences);
-    (data / 2).max(budget / 8).max(1)
+    data.max(budget / 2)
+}
+
+/// Half of the bytes that are left to data entries.
+fn half(settings: &Settings, state: &State) -> usize {
+    (data_budget(settings, state) / 2).max(1)
 }
 
 /// Bytes of the head's budget that writers may take now.
 fn room(settings: &Settings, state: &State) -> usize {
-    let budget = settings.head_bytes;
-    let old_bytes = state.old.as_ref().map_or(0, |old| old.head.bytes());
+    let head = &state.head;
     let (limit, taken) = match (settings.mode, &state.old) {
-        (Mode::FcNoSharing, Some(_)) => (budget / 2, state.head.bytes()),
-        _ => (budget - budget / RESERVE, state.head.bytes() + old_bytes),
+        (Mode::FcNoSharing, Some(_)) => (settings.head_bytes / 2, head.bytes()),
+        (_, old) => {
+            let old_bytes = old.as_ref().map_or(0, |old| old.head.data_bytes());
+            (data_budget(settings, state), head.data_bytes() + old_bytes)
+        }
     };
     limit.saturating_sub(taken)
 }

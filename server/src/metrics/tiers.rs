@@ -85,7 +85,8 @@ impl Collector for TiersCollector {
             let mut family = encoder.encode_descriptor(name, help, unit, counter)?;
             for row in &rows {
                 if let Some(count) = count_of(row) {
-                    let metric = family.encode_family(&[("tier", row.name)])?;
+                    let labels = [("tier", row.name)];
+                    let metric = family.encode_family(&labels)?;
                     ConstCounter::new(count).encode(metric)?;
                 }
             }
