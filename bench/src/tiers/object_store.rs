@@ -189,8 +189,9 @@ impl Stored {
     }
 
     fn warm(&self, report: &mut Report, name: &str, sql: &str) -> Result<()> {
+        // At the store's pace, so that no block is refused while a segment is written.
         let filling = self.open(self.block_cache_bytes)?;
-        filling.query(sql)?;
+        self.measure(|| filling.query(sql).map(drop))?;
         filling.database().close()?;
         drop(filling);
         let sides: Vec<Side<'_, Measured>> = vec![

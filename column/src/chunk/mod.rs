@@ -304,8 +304,21 @@ impl CheckedChunk {
     /// # Errors
     /// One that does not match, or a missing part, is a corruption error.
     pub fn new(footer: &ChunkFooter, identity: u64, bytes: Vec<u8>) -> Result<Self> {
-        let shared = check_bytes(footer, identity, &bytes)?.to_vec();
-        Ok(Self { bytes, shared })
+        let shared = Self::check(footer, identity, &bytes)?;
+        Ok(Self::of_checked(bytes, shared))
+    }
+
+    /// Compares the checksums of a chunk's bytes; the bytes that its blocks share.
+    ///
+    /// # Errors
+    /// As [`CheckedChunk::new`].
+    pub fn check(footer: &ChunkFooter, identity: u64, bytes: &[u8]) -> Result<Vec<u8>> {
+        Ok(check_bytes(footer, identity, bytes)?.to_vec())
+    }
+
+    /// A chunk of bytes that [`CheckedChunk::check`] has compared, and its result.
+    pub fn of_checked(bytes: Vec<u8>, shared: Vec<u8>) -> Self {
+        Self { bytes, shared }
     }
 
     /// Bytes in memory.

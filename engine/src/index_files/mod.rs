@@ -447,7 +447,8 @@ impl IndexFiles {
             IndexFile::Levels(id) => {
                 let settings = self.level_settings(parts, self.opened_head_bytes());
                 let wanted = self.wanted.lock().of(id.0);
-                let index = LevelIndex::open(self.level_device(), &self.log, (id, wanted), settings)?;
+                let index =
+                    LevelIndex::open(self.level_device(), &self.log, (id, wanted), settings)?;
                 let mut held = self.hold(file);
                 Ok((self.use_levels(&mut held, index), held))
             }

@@ -75,8 +75,13 @@ impl BlockCache {
         is_hit
     }
 
-    /// Offers a block that was read at random from the capacity tier and has passed its reader's
-    /// check. Never waits for a write.
+    /// Bytes of the largest block that is admitted.
+    pub fn block_bytes_max(&self) -> u32 {
+        self.state.lock().settings.block_bytes_max()
+    }
+
+    /// Offers a block that was read from the capacity tier and has passed its reader's check. Never
+    /// waits for a write.
     pub fn admit(&self, block: BlockKey, bytes: &[u8]) {
         debug_assert_eq!(bytes.len(), block.len as usize);
         let mut state = self.state.lock();

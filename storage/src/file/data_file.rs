@@ -90,6 +90,18 @@ impl DataFile {
         self.0.read_block(extent, access, &mut Vec::new(), check)
     }
 
+    /// Reads a blob that a scan keeps, see [`StoredFile::read_scanned`]: the bytes, and the result of
+    /// `check`.
+    pub fn read_scanned<R>(
+        &self,
+        extent: Extent,
+        check: impl FnOnce(&[u8]) -> Result<R>,
+    ) -> Result<(Vec<u8>, R)> {
+        let mut bytes = Vec::new();
+        let checked = self.0.read_scanned(extent, &mut bytes, check)?;
+        Ok((bytes, checked))
+    }
+
     /// Compares the header, see [`StoredFile::verify_header`].
     pub fn verify_header(&self) -> Result<()> {
         self.0.verify_header()

@@ -14,6 +14,9 @@ use strandline_device::{Device, File, Tier, path_of};
 /// 1,024 open files, and a large table has more.
 pub const OPEN_FILES_MAX: usize = 512;
 
+/// The longest piece in which the block cache has what a scan has read.
+const PIECE_BYTES: u32 = 256 << 10;
+
 /// A kind of files, defined by the module of their format.
 #[derive(Debug)]
 pub struct FileKind {
@@ -128,6 +131,43 @@ impl StoredFile {
         }
     }
 
+    /// Reads what a scan keeps, and returns the result of `check`, which compares its checksums. On
+    /// an object store it goes through the block cache, in pieces, since a request takes as long as
+    /// many reads of the fast tier. Of a directory it goes past the cache, so that scans do not wash
+    /// it out.
+    ///
+    /// # Errors
+    /// Those of [`StoredFile::read`] and of `check`.
+    pub fn read_scanned<R>(
+        &self,
+        extent: Extent,
+        memory: &mut Vec<u8>,
+        check: impl FnOnce(&[u8]) -> Result<R>,
+    ) -> Result<R> {
+        self.size(memory, extent)?;
+        let cache = self.cache().filter(|_| self.files.is_object_store);
+        let Some(cache) = cache.filter(|_| extent.len > 0) else {
+            self.read_device(extent.offset, Access::Sequential, memory)?;
+            return check(memory);
+        };
+        let piece_bytes = cache.block_bytes_max().min(PIECE_BYTES) as usize;
+        let block = |at: usize, piece: &[u8]| BlockKey {
+            file: self.id,
+            offset: extent.offset + (at * piece_bytes) as u64,
+            len: piece.len() as u32,
+        };
+        let mut pieces = memory.chunks_mut(piece_bytes).enumerate();
+        if pieces.all(|(at, piece)| cache.read(block(at, piece), piece)) {
+            return check(memory);
+        }
+        self.read_device(extent.offset, Access::Sequential, memory)?;
+        let checked = check(memory)?;
+        for (at, piece) in memory.chunks(piece_bytes).enumerate() {
+            cache.admit(block(at, piece), piece);
+        }
+        Ok(checked)
+    }
+
     /// Compares the header on the device, past the block cache.
     ///
     /// # Errors
@@ -240,8 +280,10 @@ type OpenFile = Mutex<Option<Arc<dyn File>>>;
 #[derive(Debug)]
 pub struct DataFiles {
     device: Arc<dyn Device>,
-    /// between random reads and the capacity tier
+    /// between reads of single rows and the capacity tier; on an object store scans, too
     block_cache: Option<Arc<BlockCache>>,
+    /// the capacity tier is an object store
+    is_object_store: bool,
     open: Mutex<VecDeque<Weak<OpenFile>>>,
     /// by [`Access`]
     reads: [AtomicU64; 2],
@@ -255,9 +297,11 @@ impl DataFiles {
 
     /// The files on `device`, none open, and a block cache for those on the capacity tier.
     pub fn with_cache(device: Arc<dyn Device>, block_cache: Option<Arc<BlockCache>>) -> Arc<Self> {
+        let is_object_store = device.is_written_once(Tier::Capacity);
         Arc::new(Self {
             device,
             block_cache,
+            is_object_store,
             open: Mutex::default(),
             reads: Default::default(),
         })
@@ -268,7 +312,7 @@ impl DataFiles {
         &self.device
     }
 
-    /// The cache between random reads and the capacity tier.
+    /// The cache of blocks of the capacity tier.
     pub fn block_cache(&self) -> Option<&Arc<BlockCache>> {
         self.block_cache.as_ref()
     }

@@ -40,6 +40,14 @@ impl Rig {
         DataFiles::with_cache(Arc::new(device), Some(Arc::new(cache)))
     }
 
+    /// The same, with the capacity disk in the place of an object store.
+    fn object_store() -> Self {
+        let mut rig = Self::new();
+        let files = Arc::get_mut(&mut rig.files).expect("not shared yet");
+        files.is_object_store = true;
+        rig
+    }
+
     /// The same disks after an orderly end.
     fn reopen(&self) -> Arc<DataFiles> {
         self.files
@@ -187,4 +195,61 @@ fn an_empty_block_needs_no_file() {
     let len = missing.read_block(extent, Access::Random, |bytes| Ok(bytes.len()));
     assert_eq!(len.expect("nothing is read"), 0);
     assert_eq!(stats(&rig.files).misses, 0);
+}
+
+/// A scan's read that checks all bytes.
+fn scan(file: &DataFile, extent: Extent) -> Result<usize> {
+    let check = |bytes: &[u8]| match bytes.iter().all(|byte| u64::from(*byte) == file.id()) {
+        true => Ok(bytes.len()),
+        false => Err(Error::corrupt("a blob", "other bytes")),
+    };
+    let (bytes, checked) = file.read_scanned(extent, check)?;
+    assert_eq!(bytes.len(), checked);
+    Ok(checked)
+}
+
+/// Pieces have a quarter of a segment.
+#[test]
+fn scans_of_an_object_store_are_cached_in_pieces() {
+    let rig = Rig::object_store();
+    let (file, extent) = write(&rig.files, 3, 2500);
+    let reads = || rig.files.reads(Access::Sequential);
+    assert_eq!(scan(&file, extent).expect("read"), 2500);
+    assert_eq!((reads(), stats(&rig.files).admissions), (1, 3));
+    assert_eq!(scan(&file, extent).expect("read"), 2500);
+    assert_eq!((reads(), stats(&rig.files).hits), (1, 3));
+    // One piece is missing: one request for all.
+    let other = Extent {
+        len: 2100,
+        ..extent
+    };
+    assert_eq!(scan(&file, other).expect("read"), 2100);
+    assert_eq!((reads(), stats(&rig.files).admissions), (2, 4));
+    let empty = Extent { len: 0, ..extent };
+    assert_eq!(scan(&file, empty).expect("read"), 0);
+}
+
+#[test]
+fn scans_of_a_directory_pass_the_cache_by() {
+    let rig = Rig::new();
+    let (file, extent) = write(&rig.files, 3, 2500);
+    for _ in 0..2 {
+        assert_eq!(scan(&file, extent).expect("read"), 2500);
+    }
+    let after = stats(&rig.files);
+    assert_eq!((after.misses, after.admissions), (0, 0));
+    assert_eq!(rig.files.reads(Access::Sequential), 2);
+}
+
+#[test]
+fn what_a_scan_finds_damaged_is_not_cached() {
+    let rig = Rig::object_store();
+    let (file, extent) = write(&rig.files, 3, 2500);
+    rig.capacity.flip_bits(file.name(), extent.offset + 2000, 1);
+    let error = scan(&file, extent).expect_err("damaged");
+    assert_eq!(error.sqlstate(), SqlState::DATA_CORRUPTED);
+    assert_eq!(stats(&rig.files).admissions, 0);
+    rig.capacity.flip_bits(file.name(), extent.offset + 2000, 1);
+    assert_eq!(scan(&file, extent).expect("repaired"), 2500);
+    assert_eq!(stats(&rig.files).admissions, 3);
 }

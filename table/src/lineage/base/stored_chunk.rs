@@ -183,17 +183,19 @@ impl StoredChunk {
 
     /// Reads the encoded bytes and compares their checksums.
     pub fn encoded(&self) -> Result<CheckedChunk> {
-        let footer = self.footer()?;
-        let bytes = self.file.read(self.extent, Access::Sequential)?;
-        let checked = CheckedChunk::new(footer, self.identity(), bytes);
-        checked.map_err(|e| e.context(self.place()))
+        let (footer, identity) = (self.footer()?, self.identity());
+        let check = |bytes: &[u8]| CheckedChunk::check(footer, identity, bytes);
+        let read = self.file.read_scanned(self.extent, check);
+        let (bytes, shared) = read.map_err(|e| e.context(self.place()))?;
+        Ok(CheckedChunk::of_checked(bytes, shared))
     }
 
     /// Reads and decodes everything.
     pub fn whole(&self) -> Result<ArrayRef> {
-        let bytes = self.file.read(self.extent, Access::Sequential)?;
-        chunk::decode_chunk(self.sql_type, self.footer()?, self.identity(), &bytes)
-            .map_err(|e| e.context(self.place()))
+        let (footer, identity) = (self.footer()?, self.identity());
+        let decode = |bytes: &[u8]| chunk::decode_chunk(self.sql_type, footer, identity, bytes);
+        let read = self.file.read_scanned(self.extent, decode);
+        Ok(read.map_err(|e| e.context(self.place()))?.1)
     }
 }
 
