@@ -292,8 +292,8 @@ pub fn assert_indexes_agree(
     }
 }
 
-/// A key of a constraint leads to its row, whether or not an earlier look has left a hint; a view of
-/// another moment than the statement's is left out.
+/// A key of a constraint leads to its row, whether or not an earlier look has left a hint. A view
+/// of another moment than the statement's is left out.
 fn assert_keys_lead_to_rows<'r>(
     statement: &Statement,
     view: &RowView,

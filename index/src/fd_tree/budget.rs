@@ -104,8 +104,8 @@ pub(super) fn goal(settings: &Settings, state: &State) -> usize {
     half(settings, state) * 3 / 2
 }
 
-/// Bytes of the budget that fences and their reserve leave to data entries; at least half of it, also
-/// if long keys make the fences take more than the rest: else each writer would wait for a
+/// Bytes of the budget that fences and their reserve leave to data entries; at least half of it,
+/// also if the fences of long keys take more than the rest: else each writer would wait for a
 /// compaction of its own.
 fn data_budget(settings: &Settings, state: &State) -> usize {
     let budget = settings.head_bytes;

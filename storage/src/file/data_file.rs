@@ -90,8 +90,8 @@ impl DataFile {
         self.0.read_block(extent, access, &mut Vec::new(), check)
     }
 
-    /// Reads a blob that a scan keeps, see [`StoredFile::read_scanned`]: the bytes, and the result of
-    /// `check`.
+    /// Reads a blob that a scan keeps, see [`StoredFile::read_scanned`]: the bytes, and the result
+    /// of `check`.
     pub fn read_scanned<R>(
         &self,
         extent: Extent,

@@ -133,8 +133,8 @@ impl StoredFile {
 
     /// Reads what a scan keeps, and returns the result of `check`, which compares its checksums. On
     /// an object store it goes through the block cache, in pieces, since a request takes as long as
-    /// many reads of the fast tier. Of a directory it goes past the cache, so that scans do not wash
-    /// it out.
+    /// many reads of the fast tier. Of a directory it goes past the cache, so that scans do not
+    /// wash it out.
     ///
     /// # Errors
     /// Those of [`StoredFile::read`] and of `check`.
