@@ -16,8 +16,8 @@
 //! `commits` and `index_pages` use files of the operating system; every read and sync of the
 //! capacity tier has the emulated delays. `random_reads`, `tpch` and `all_ssd` emulate nothing. The
 //! last four groups run TPC-C on the page store (`strandline-bench-tpcc`), with both devices
-//! emulated over memory. The rival `foyer` is not measured: it is no cache of pages that are
-//! written.
+//! emulated over memory. The rival `foyer` is not measured: as a cache of reads it would need a
+//! device of its own over the emulated SSD.
 //!
 //! Each group has a budget of seconds, which is printed; a group that exceeds it says so in its
 //! results. `checkpoints` needs its own only when it runs alone: otherwise `cache_size` has

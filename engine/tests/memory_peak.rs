@@ -128,6 +128,7 @@ fn a_table_of_ten_times_the_memory() {
     db.checkpoint(true).expect("merge");
     of_memory("merge");
     update(&db, rows, rng);
+    db.close().expect("close");
     drop(db);
     let db = opened(&path, memory_bytes);
     of_memory("reopening");

@@ -113,6 +113,9 @@ impl Files {
 /// The entries of an index in a file, and the use of this file.
 pub(crate) type FileEntries = (Arc<dyn AccessMethod>, HeldFile);
 
+/// Does some steps of an index's compaction; whether there are more.
+pub(crate) type Steps<'a> = &'a dyn Fn() -> Result<bool>;
+
 /// How much of the log images of level files have to cover: bytes and 1.
 #[derive(Default)]
 pub(crate) struct WantedLevels {
@@ -582,7 +585,7 @@ impl IndexFiles {
     pub fn compact(
         &self,
         is_pausing: &dyn Fn(IndexFile) -> bool,
-        each: &mut dyn FnMut(IndexFile, &dyn Fn() -> Result<bool>),
+        each: &mut dyn FnMut(IndexFile, Steps<'_>),
     ) {
         let levels = self.files.lock().levels();
         for (file, index) in levels {

@@ -93,7 +93,7 @@ impl NotedRows {
                 None => Noted::All,
             });
         if let Noted::Slots(words) = noted {
-            let slot = usize::from(row.slot());
+            let slot = row.slot();
             if let Some(word) = words.get_mut(slot / 64) {
                 *word |= 1 << (slot % 64);
             }
