@@ -10,8 +10,9 @@
 //! 2. A slot holds one number. Its readers and writers need no order among themselves.
 //! 3. The bytes are counted as indexes' memory.
 //!
-//! The table begins small. An empty one of twice the size takes its place when it has replaced as
-//! many hints as it has slots, while there is memory for it.
+//! The table begins small. When it has replaced half as many hints as it has slots, an empty one of
+//! four times the size takes its place, while there is memory for it. So few looks are wasted until
+//! all keys that are read have room.
 
 use arc_swap::ArcSwap;
 use std::sync::Arc;
@@ -96,7 +97,7 @@ impl KeyHints {
         let before = slot.swap(hint, Ordering::Relaxed);
         if before != NONE && before != hint {
             let replaced = table.replaced.fetch_add(1, Ordering::Relaxed) + 1;
-            if replaced.is_multiple_of(table.slots.len()) {
+            if replaced.is_multiple_of(table.slots.len() / 2) {
                 self.grow(&table, memory_max);
             }
         }
@@ -104,7 +105,7 @@ impl KeyHints {
 
     #[cold]
     fn grow(&self, known: &Arc<Table>, memory_max: usize) {
-        let slots = (known.slots.len() * 2).max(SLOTS_MIN);
+        let slots = (known.slots.len() * 4).max(SLOTS_MIN);
         let next = Arc::new(Table::new(slots));
         let used = self.memory.load(Ordering::Relaxed);
         if used + next.bytes() > memory_max {
