@@ -2,7 +2,7 @@
 //! on the device of the benchmark, beside SQLite and RocksDB with the same memory; and what a cold
 //! read of one column takes of the capacity tier.
 //!
-//! Our key is in levels: a hash index would be in memory, beyond its setting.
+//! Our key is on pages: a hash index would be in memory, beyond its setting.
 //!
 //! Each engine runs in a control group of its memory and [`PROGRAM_BYTES`]; without control groups
 //! the results say so. RocksDB reads and writes tables past the page cache, the others do not.
@@ -241,7 +241,7 @@ fn fill(directory: &Path, plan: &Plan) -> Result<()> {
     let ours = Ours::build(Database::builder(directory))?;
     ours.execute(
         "CREATE TABLE point (id bigint PRIMARY KEY, c1 bigint, c2 bigint, c3 bigint, c4 bigint, \
-         c5 bigint, c6 bigint, c7 bigint, c8 bigint, c9 bigint) WITH (key_index = 'fdtree')",
+         c5 bigint, c6 bigint, c7 bigint, c8 bigint, c9 bigint) WITH (key_index = 'btree')",
     )?;
     let mut rng = Rng::new(plan.seed);
     ours.append_bigints("point", 10, plan.rows, |id, row| {
