@@ -190,14 +190,17 @@ impl Statement {
         };
         loop {
             let hinted = hinted_row(&target.store, (&index, def), key_values, &visibility)?;
-            let found = match hinted {
-                Some(row) => Some(row),
-                None => find_key(&target.store, &index, key_values, &visibility)?,
+            let row = match hinted {
+                Some(row) => row,
+                None => {
+                    let found = find_key(&target.store, &index, key_values, &visibility)?;
+                    let Some(row) = found else {
+                        return Ok(false);
+                    };
+                    self.hint_row((&index, def), key_values, &[row]);
+                    row
+                }
             };
-            let Some(row) = found else {
-                return Ok(false);
-            };
-            self.hint_row((&index, def), key_values, &[row]);
             match write(&target, row) {
                 Err(e) if e.sqlstate() == SqlState::SERIALIZATION_FAILURE && self.looks_again() => {
                     self.transaction().check_cancelled()?;

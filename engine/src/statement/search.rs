@@ -68,17 +68,17 @@ impl Statement {
         let store = self.transaction().db().store(table.storage)?;
         let def = &table.keys[key];
         let index = key_index(&store, &def.columns)?;
-        if let Some(bytes) = index.key_bytes(values) {
-            let constraint = (&*index, def);
-            let hinted = hinted_row(&store, constraint, values, self.visibility())?;
-            if let Some(row) = hinted {
-                rows.push(row);
-                return Ok(());
-            }
-            let before = rows.len();
-            index.index.lookup(&bytes, rows)?;
-            self.hint_row(constraint, values, &rows[before..]);
+        if !index.has_entry(values) {
+            return Ok(());
         }
+        let constraint = (&*index, def);
+        if let Some(row) = hinted_row(&store, constraint, values, self.visibility())? {
+            rows.push(row);
+            return Ok(());
+        }
+        let before = rows.len();
+        index.index.lookup(&index.index.encode(values), rows)?;
+        self.hint_row(constraint, values, &rows[before..]);
         Ok(())
     }
 

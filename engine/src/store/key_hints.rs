@@ -48,8 +48,12 @@ impl Table {
             .get(hash as usize & (self.slots.len().wrapping_sub(1)))
     }
 
+    fn bytes_of(slots: usize) -> usize {
+        slots * size_of::<AtomicU64>()
+    }
+
     fn bytes(&self) -> usize {
-        self.slots.len() * size_of::<AtomicU64>()
+        Self::bytes_of(self.slots.len())
     }
 }
 
@@ -106,11 +110,11 @@ impl KeyHints {
     #[cold]
     fn grow(&self, known: &Arc<Table>, memory_max: usize) {
         let slots = (known.slots.len() * 4).max(SLOTS_MIN);
-        let next = Arc::new(Table::new(slots));
         let used = self.memory.load(Ordering::Relaxed);
-        if used + next.bytes() > memory_max {
+        if used + Table::bytes_of(slots) > memory_max {
             return;
         }
+        let next = Arc::new(Table::new(slots));
         let before = self.table.compare_and_swap(known, next.clone());
         if Arc::ptr_eq(&before, known) {
             let grown = next.bytes().wrapping_sub(known.bytes());
