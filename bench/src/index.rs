@@ -11,6 +11,7 @@
 //! | load | rows/s into a table with two indexes and a foreign key | DuckDB |
 //! | churn | an index after 10 M updates of its column: bytes, updates/s | a fresh index |
 //! | fdtree | an FD+tree's worst insert, requests/s and space | the FD+ paper's other merges |
+//! | indirection | ms and accesses of an operation, indexes of row ids | indexes of record ids |
 //! | selectivity | ms of a sum over 1 to all rows, as chosen | the index, a scan, PostgreSQL |
 //!
 //! The groups `create`, `reads` and `selectivity` share a table. `create` runs first, since it
@@ -21,6 +22,7 @@ mod clients;
 mod create;
 mod embedded;
 mod fd_tree;
+mod indirection;
 mod keys;
 mod load;
 mod orders;
@@ -44,7 +46,7 @@ use strandline_base::rng::Rng;
 use strandline_index::hash_integer;
 
 /// Every group, in the order they run.
-pub const GROUPS: [(&str, Group<Bench>); 10] = [
+pub const GROUPS: [(&str, Group<Bench>); 11] = [
     ("keys", keys::run),
     ("create", create::run),
     ("reads", reads::run),
@@ -55,6 +57,7 @@ pub const GROUPS: [(&str, Group<Bench>); 10] = [
     ("churn", churn::run),
     ("selectivity", selectivity::run),
     ("fdtree", fd_tree::run),
+    ("indirection", indirection::run),
 ];
 
 /// Rows with the same value of `a`.

@@ -1,4 +1,4 @@
-//! Draws the figures of a run of the suites `lineage`, `soak` and `tiers`, each as SVG and PNG. A
+//! Draws the figures of a run of the suites `lineage`, `soak`, `tiers` and `index`, each as SVG and PNG. A
 //! figure has our curves, the rivals' curves and the paper's numbers, where the paper gives any.
 //!
 //! A result's `config.plots` lists its points by figure. The titles of figures and the labels of
@@ -8,7 +8,7 @@ use crate::Result;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::register_font;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -62,8 +62,11 @@ const SHARE: &str = "updates among 10 statements";
 const READERS: &str = "reading threads of 17";
 
 const MINUTES: &str = "minutes";
+const INDEXES: &str = "indexes";
+const BLOCK: &str = "entries of a LIDBlock (0: none)";
+const IN_MEMORY: [&str; 5] = ["ways", "inner nodes", "indexes", "rows", "all"];
 
-const CHARTS: [Chart; 30] = [
+const CHARTS: [Chart; 37] = [
     curves(
         "tiers-cache-size",
         "SSD-DB Fig. 2.3: TPC-C, emulated disk",
@@ -83,6 +86,50 @@ const CHARTS: [Chart; 30] = [
         y: "seconds, Strandline / DuckDB",
         names: &["Q1", "Q6", "Q3", "Q18"],
     },
+    curves(
+        "indirection-fig5",
+        "Indirection Fig. 5: point query, emulated devices",
+        INDEXES,
+        "ms",
+    ),
+    curves(
+        "indirection-fig7",
+        "Indirection Fig. 7: range, emulated devices",
+        "% of the rows",
+        "ms",
+    ),
+    curves(
+        "indirection-fig10",
+        "Indirection Fig. 10: update, emulated devices",
+        INDEXES,
+        "ms",
+    ),
+    Chart {
+        figure: "indirection-fig11a",
+        title: "Indirection Fig. 11a: update, 1 index, emulated devices",
+        x: "in memory",
+        y: "ms",
+        names: &IN_MEMORY,
+    },
+    Chart {
+        figure: "indirection-fig11b",
+        title: "Indirection Fig. 11b: update, 16 indexes, emulated devices",
+        x: "in memory",
+        y: "ms",
+        names: &IN_MEMORY,
+    },
+    curves(
+        "indirection-fig12",
+        "Indirection Fig. 12: insertion, sparse, emulated devices",
+        BLOCK,
+        "ms",
+    ),
+    curves(
+        "indirection-fig13",
+        "Indirection Fig. 13: insertion, dense, emulated devices",
+        BLOCK,
+        "ms",
+    ),
     curves("soak-memory", "Soak: resident memory", MINUTES, "bytes"),
     curves("soak-files", "Soak: files", MINUTES, "bytes"),
     curves(
@@ -223,6 +270,12 @@ const CHARTS: [Chart; 30] = [
         "µs",
     ),
 ];
+
+/// The point of a figure at `x`, for a result's `config.plots`: curves' names and values.
+pub fn point(figure: &str, x: f64, curves: &[(&str, f64)]) -> Value {
+    let points = curves.iter().map(|(name, y)| (name.to_string(), json!(y)));
+    json!({ "figure": figure, "x": x, "points": points.collect::<Map<String, Value>>() })
+}
 
 /// Points by the name of their curve.
 type Curves = BTreeMap<String, Vec<(f64, f64)>>;

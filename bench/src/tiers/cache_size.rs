@@ -1,8 +1,9 @@
 //! The group `cache_size` [SSD-DB Fig 2.3]: New-Orders per minute over the size of the SSD cache.
 
 use super::Bench;
-use super::tpcc::{LC, PC, PC2, describe, point};
+use super::tpcc::{LC, PC, PC2, describe};
 use crate::Result;
+use crate::plots::point;
 use crate::report::{Figure, Goal, Report};
 use serde_json::json;
 use std::time::Duration;

@@ -2,8 +2,9 @@
 //! begins with the window and after each interval.
 
 use super::Bench;
-use super::tpcc::{LC, PC, describe, point};
+use super::tpcc::{LC, PC, describe};
 use crate::Result;
+use crate::plots::point;
 use crate::report::{Figure, Report};
 use serde_json::{Value, json};
 use strandline_bench_tpcc::experiment::Setting;

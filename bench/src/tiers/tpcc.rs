@@ -107,9 +107,3 @@ fn longest(window: &Window) -> f64 {
     let lengths = window.checkpoints.iter().map(|(from, to)| to - from);
     (lengths.fold(0.0, f64::max) * 100.0).round() / 100.0
 }
-
-/// A point of a figure for `plots`: curves' names and values at `x`.
-pub fn point(figure: &str, x: f64, curves: &[(&str, f64)]) -> Value {
-    let points = curves.iter().map(|(name, y)| (name.to_string(), json!(y)));
-    json!({ "figure": figure, "x": x, "points": points.collect::<Map<String, Value>>() })
-}

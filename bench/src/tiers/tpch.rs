@@ -6,11 +6,11 @@
 //! and its files have left the page cache. *Warm*: the query has run before.
 
 use super::memory_group::{MemoryGroup, PROGRAM_BYTES};
-use super::tpcc::point;
 use super::{Bench, files};
 use crate::Result;
 use crate::ours::{Ours, size_on_disk};
 use crate::peer::Peer;
+use crate::plots::point;
 use crate::report::{Figure, Goal, Report, config};
 use crate::rounds::{Side, Spread, interleave, median, repeat};
 use crate::tpch;

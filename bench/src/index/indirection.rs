@@ -1,0 +1,316 @@
+//! The group `indirection`: the figures of [Indirection §5.1, §6] for indexes of row ids beside
+//! indexes of record ids (`rid`), the paper's base method.
+//!
+//! Of Table 1 it shows the accesses of an operation by tier, of Fig. 5, 7 and 9 to 13 the time of
+//! one. One client works on emulated devices (`devices`). The goals: with 16 indexes an update takes
+//! at most 0.1 of `rid`'s time; with LIDBlocks of 32 entries an insertion takes at most 0.1 (sparse)
+//! and 0.25 (dense); a point query at most 1.05, a range 1.2.
+//!
+//! Fig. 6 is Table 1 in other words. Not measured: Fig. 8, which compares places on the disk with
+//! places on the SSD, and Fig. 14 and 15, for which the paper asks DB2's advisor.
+
+mod devices;
+mod experiment;
+
+use super::Bench;
+use crate::Result;
+use crate::plots::point;
+use crate::report::{Figure, Goal, Report, config};
+use devices::Spent;
+use experiment::{Image, Memory, Operation, Shape, Side, blocks};
+use serde_json::{Value, json};
+use strandline_index::BlockKind;
+
+/// Rows, and with --quick.
+const ROWS: [u64; 2] = [1_000_000, 200_000];
+/// Operations of a point, and with --quick.
+const OPERATIONS: [u64; 2] = [2_000, 500];
+/// The paper's most indexes.
+const INDEXES: usize = 16;
+/// Rows with the same value, as of `lineitem.suppkey`.
+const SAME: u64 = 36;
+/// Values of a dense index, as of `lineitem.quantity`.
+const DENSE_VALUES: u64 = 50;
+/// Entries of a LIDBlock, where the figure does not vary them.
+const BLOCK: usize = 32;
+
+/// What the goal of a figure is measured with.
+#[derive(Clone, Copy)]
+struct Case<'a> {
+    name: &'a str,
+    /// the value on a plot's x axis
+    x: f64,
+    goal: Option<Goal>,
+    /// what the paper says of it
+    paper: &'a str,
+}
+
+/// Both sides loaded with the same rows.
+struct Tables {
+    ours: Image,
+    rid: Image,
+    shape: Shape,
+    operations: u64,
+    seed: u64,
+}
+
+impl Tables {
+    fn load(bench: &Bench, side: Side, shape: Shape) -> Result<Self> {
+        Ok(Self {
+            ours: Image::load(side, shape)?,
+            rid: Image::load(Side::Rid, shape)?,
+            shape,
+            operations: OPERATIONS[usize::from(bench.is_quick)],
+            seed: bench.seed,
+        })
+    }
+
+    /// What an operation takes on each side, ours first.
+    fn measure(&self, operation: Operation, memory: Memory, indexes: usize) -> Result<[Spent; 2]> {
+        let of = |image: &Image| {
+            let mut table = image.open(memory, indexes)?;
+            table.measure(operation, self.operations, self.seed)
+        };
+        Ok([of(&self.ours)?, of(&self.rid)?])
+    }
+
+    fn config(&self, [ours, rid]: [Spent; 2], case: &Case<'_>) -> serde_json::Map<String, Value> {
+        config([
+            ("rows", json!(self.shape.rows)),
+            ("values", json!(self.shape.values)),
+            ("operations", json!(self.operations)),
+            ("devices", json!(devices::label())),
+            ("ours", of_side(ours)),
+            ("rid", of_side(rid)),
+            ("paper", json!(case.paper)),
+        ])
+    }
+
+    /// Adds the time of an operation.
+    fn time(
+        &self,
+        report: &mut Report,
+        plot: &str,
+        case: Case<'_>,
+        spent: [Spent; 2],
+    ) -> Result<()> {
+        let mut config = self.config(spent, &case);
+        let curves = [("row ids", spent[0].ms), ("record ids", spent[1].ms)];
+        let plots = json!([point(plot, case.x, &curves)]);
+        config.insert("plots".into(), plots);
+        report.add(Figure {
+            case: case.name.to_string(),
+            unit: "ms",
+            ours: spent[0].ms.into(),
+            peer: "strandline, record ids".into(),
+            theirs: Some(spent[1].ms.into()),
+            goal: case.goal,
+            config,
+        })
+    }
+
+    /// Adds the accesses of the capacity tier of an operation.
+    fn accesses(&self, report: &mut Report, case: Case<'_>, spent: [Spent; 2]) -> Result<()> {
+        let [ours, rid] = spent.map(|Spent { accesses, .. }| accesses[2] + accesses[3]);
+        report.add(Figure {
+            case: case.name.to_string(),
+            unit: "accesses",
+            ours: ours.into(),
+            peer: "strandline, record ids".into(),
+            theirs: Some(rid.into()),
+            goal: case.goal,
+            config: self.config(spent, &case),
+        })
+    }
+}
+
+/// One side's accesses of an operation by tier.
+fn of_side(spent: Spent) -> Value {
+    let [fast_reads, fast_writes, capacity_reads, capacity_writes] =
+        spent.accesses.map(|count| (count * 1e3).round() / 1e3);
+    json!({
+        "ms": spent.ms,
+        "fast_reads": fast_reads,
+        "fast_writes": fast_writes,
+        "capacity_reads": capacity_reads,
+        "capacity_writes": capacity_writes,
+    })
+}
+
+/// The figures.
+pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
+    let rows = ROWS[usize::from(bench.is_quick)];
+    let shape = Shape {
+        rows,
+        indexes: INDEXES,
+        has_key: true,
+        values: rows / SAME,
+    };
+    let side = Side::Lid(Some(blocks(BlockKind::Sparse, BLOCK)));
+    let tables = Tables::load(bench, side, shape)?;
+    table_1(&tables, report)?;
+    of_indexes(&tables, report)?;
+    of_ranges(&tables, report)?;
+    of_memory(&tables, report)?;
+    drop(tables);
+    of_blocks(bench, report, BlockKind::Sparse, rows / SAME)?;
+    of_blocks(bench, report, BlockKind::Dense, DENSE_VALUES)
+}
+
+/// Table 1: accesses of the capacity tier, immediate and deferred.
+fn table_1(tables: &Tables, report: &mut Report) -> Result<()> {
+    let operations = [
+        (
+            Operation::KeyUpdate,
+            "update of a key",
+            "k indexes, b entries a block: 3 + <= 2 against 3 + k + <= 2 + k",
+        ),
+        (
+            Operation::Insert,
+            "insertion",
+            "1 + <= 1 + (2k - 1)/b against 1 + k + <= 1 + k",
+        ),
+        (
+            Operation::Delete,
+            "deletion",
+            "2 + <= 1 + k against 2 + k + <= 1 + k",
+        ),
+        (Operation::Search, "unique search", "2 against 2"),
+    ];
+    for indexes in [4, INDEXES] {
+        for (operation, name, paper) in operations {
+            let spent = tables.measure(operation, Memory::Inner, indexes)?;
+            let case = Case {
+                name: &format!("Table 1: {name}, {indexes} indexes, blocks of {BLOCK}"),
+                x: 0.0,
+                goal: None,
+                paper,
+            };
+            tables.accesses(report, case, spent)?;
+        }
+    }
+    Ok(())
+}
+
+/// Fig. 5, 9 and 10: updates of an attribute without an index, insertions and point queries over
+/// the number of indexes.
+fn of_indexes(tables: &Tables, report: &mut Report) -> Result<()> {
+    for indexes in [1, 2, 4, 8, INDEXES] {
+        let x = indexes as f64;
+        let is_most = indexes == INDEXES;
+        let spent = tables.measure(Operation::Update, Memory::Small, indexes)?;
+        let case = Case {
+            name: &format!("Fig. 10: update, {indexes} indexes"),
+            x,
+            goal: is_most.then_some(Goal::AtMost(0.1)),
+            paper: "nearly 20x with 16 indexes; Fig. 5: 3.6x with a warm buffer pool",
+        };
+        tables.time(report, "indirection-fig10", case, spent)?;
+        let spent = tables.measure(Operation::Search, Memory::Small, indexes)?;
+        let case = Case {
+            name: &format!("Fig. 5: point query, {indexes} indexes"),
+            x,
+            goal: is_most.then_some(Goal::AtMost(1.05)),
+            paper: "the overhead is negligible",
+        };
+        tables.time(report, "indirection-fig5", case, spent)?;
+    }
+    let spent = tables.measure(Operation::Insert, Memory::Small, 1)?;
+    let case = Case {
+        name: "Fig. 9: insertion, 1 index",
+        x: 1.0,
+        goal: None,
+        paper: "virtually the same without LIDBlocks",
+    };
+    tables.time(report, "indirection-fig9", case, spent)
+}
+
+/// Fig. 7: ranges of the first index, whose order is that of the rows.
+fn of_ranges(tables: &Tables, report: &mut Report) -> Result<()> {
+    for percent in [0.05, 0.1, 0.2, 0.5, 1.0] {
+        let rows = (tables.shape.rows as f64 * percent / 100.0) as u64;
+        let few = Tables::operations(tables.operations, rows);
+        let of = |image: &Image| {
+            let mut table = image.open(Memory::Inner, 1)?;
+            table.measure(Operation::Range(rows), few, tables.seed)
+        };
+        let spent = [of(&tables.ours)?, of(&tables.rid)?];
+        let case = Case {
+            name: &format!("Fig. 7: range of {percent} % of the rows"),
+            x: percent,
+            goal: Some(Goal::AtMost(1.2)),
+            paper: "under 20 % on average",
+        };
+        tables.time(report, "indirection-fig7", case, spent)?;
+    }
+    Ok(())
+}
+
+impl Tables {
+    /// Ranges of so many rows read about as many rows in all.
+    fn operations(operations: u64, rows: u64) -> u64 {
+        (operations * 100 / rows.max(1)).clamp(20, operations)
+    }
+}
+
+/// Fig. 11: updates over the size of memory, with one and 16 indexes.
+fn of_memory(tables: &Tables, report: &mut Report) -> Result<()> {
+    let sizes = [
+        (Memory::Small, "the way to a leaf"),
+        (Memory::Inner, "inner nodes"),
+        (Memory::Indexes, "the indexes"),
+        (Memory::Rows, "indexes and rows"),
+        (Memory::All, "everything"),
+    ];
+    for (indexes, plot) in [(1, "indirection-fig11a"), (INDEXES, "indirection-fig11b")] {
+        for (x, (memory, name)) in sizes.into_iter().enumerate() {
+            let spent = tables.measure(Operation::Update, memory, indexes)?;
+            let case = Case {
+                name: &format!("Fig. 11: update, {indexes} indexes, memory for {name}"),
+                x: x as f64,
+                goal: None,
+                paper: "slower only with one index if rows are in memory and places are not; an \
+                        order of magnitude faster with 16",
+            };
+            tables.time(report, plot, case, spent)?;
+        }
+    }
+    Ok(())
+}
+
+/// Fig. 12 and 13: insertions into a table with one index over the size of its LIDBlocks.
+fn of_blocks(bench: &Bench, report: &mut Report, kind: BlockKind, values: u64) -> Result<()> {
+    let (figure, plot, goal, paper) = match kind {
+        BlockKind::Sparse => (
+            "Fig. 12: insertion, sparse",
+            "indirection-fig12",
+            0.1,
+            "up to 15.2x",
+        ),
+        BlockKind::Dense => (
+            "Fig. 13: insertion, dense",
+            "indirection-fig13",
+            0.25,
+            "up to 4.9x",
+        ),
+    };
+    let shape = Shape {
+        rows: ROWS[usize::from(bench.is_quick)],
+        indexes: 1,
+        has_key: false,
+        values,
+    };
+    for entries in [0, 8, 16, 32, 64, 128, 256] {
+        let form = (entries > 0).then(|| blocks(kind, entries));
+        let tables = Tables::load(bench, Side::Lid(form), shape)?;
+        let spent = tables.measure(Operation::BlindInsert, Memory::Small, 1)?;
+        let case = Case {
+            name: &format!("{figure}, blocks of {entries}"),
+            x: entries as f64,
+            goal: (entries == BLOCK).then_some(Goal::AtMost(goal)),
+            paper,
+        };
+        tables.time(report, plot, case, spent)?;
+    }
+    Ok(())
+}
