@@ -4,7 +4,7 @@ use super::*;
 use crate::fd_tree::{image, partition};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, Weak};
-use strandline_base::{Error, Result};
+use strandline_base::{Error, ErrorKind, Result, SqlState};
 
 /// Blocks in memory that verify what is freed, fail on demand, and let a compaction run within a
 /// read.
@@ -15,6 +15,8 @@ pub(super) struct Hooked {
     /// reads until one of them runs a whole compaction
     reads_left: AtomicUsize,
     pub(super) fails_image: AtomicBool,
+    /// reads until one of them fails, and may be tried again
+    reads_to_failure: AtomicUsize,
     /// blocks of the newest durable image
     named: Mutex<BTreeSet<u64>>,
 }
@@ -26,6 +28,7 @@ impl Hooked {
             tree: Mutex::default(),
             reads_left: AtomicUsize::new(usize::MAX),
             fails_image: AtomicBool::new(false),
+            reads_to_failure: AtomicUsize::new(usize::MAX),
             named: Mutex::default(),
         })
     }
@@ -79,6 +82,15 @@ impl LevelBlocks for Hooked {
         self.blocks.allocate(count)
     }
     fn read(&self, block: u64) -> Result<Vec<u8>> {
+        let to_failure = self.reads_to_failure.load(Ordering::SeqCst);
+        if to_failure < usize::MAX {
+            let next = to_failure.checked_sub(1).unwrap_or(usize::MAX);
+            self.reads_to_failure.store(next, Ordering::SeqCst);
+            if to_failure == 0 {
+                let what = "a read fails once";
+                return Err(Error::new(ErrorKind::Unavailable, SqlState::IO_ERROR, what));
+            }
+        }
         let left = self.reads_left.load(Ordering::SeqCst);
         if left == 0 {
             self.reads_left.store(usize::MAX, Ordering::SeqCst);
@@ -184,6 +196,53 @@ fn a_failed_image_frees_nothing() {
     tree.checkpoint().unwrap();
     let levels: u64 = tree.levels().iter().map(|(_, blocks, _)| blocks).sum();
     assert_eq!(tree.blocks() as u64, levels, "no block is lost");
+}
+
+/// Any read of a compaction fails once, also those of its end: the next steps end it, and no level
+/// of fences is left that should be skipped.
+#[test]
+fn a_compaction_goes_on_after_any_failed_read() {
+    let mut failed_at_the_end = 0;
+    for attempt in 0.. {
+        let (reads, is_checked) = (attempt / 2, attempt % 2 == 0);
+        let (blocks, tree) = Hooked::tree(Mode::Fc);
+        for number in 0..60 {
+            tree.add(&key(number)).unwrap();
+        }
+        tree.compact().unwrap();
+        // The bottom level shrinks, so that a level of fences above it is skipped.
+        for number in 3..60 {
+            tree.remove(&key(number)).unwrap();
+        }
+        blocks.reads_to_failure.store(reads, Ordering::SeqCst);
+        let mut failures = 0;
+        loop {
+            match tree.step(true) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+                    failures += 1;
+                    failed_at_the_end += usize::from(!tree.is_compacting());
+                    if is_checked {
+                        check_whole(&tree, "after the failure");
+                    }
+                }
+            }
+        }
+        let was_failing = blocks.reads_to_failure.swap(usize::MAX, Ordering::SeqCst) == usize::MAX;
+        verify(
+            &tree,
+            &(0..3).collect(),
+            60,
+            &format!("read {reads} has failed"),
+        );
+        if !was_failing {
+            break;
+        }
+        assert_eq!(failures, 1);
+    }
+    assert!(failed_at_the_end > 0);
 }
 
 /// With filters a lookup of an absent key, as every insert makes it, reads no block but for the few
