@@ -281,3 +281,6 @@ pub(super) fn remove(device: &dyn Device, id: LevelFileId) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(all(test, not(shuttle)))]
+mod tests;
