@@ -22,11 +22,12 @@ pub enum Side {
 /// Figures of a head, which is level 0, or of a level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LevelFigures {
+    /// its number; of a head 0
     pub level: u32,
     pub side: Side,
-    /// blocks of entries, of which those from a compaction's last batch on may be in memory; of a
-    /// head 0
+    /// blocks of entries; those that a compaction has not written yet are in memory; of a head 0
     pub blocks: u64,
+    /// blocks of filters on the device
     pub filter_blocks: u64,
     /// inserts and deletes in the blocks that can be read
     pub data_entries: u64,
