@@ -45,6 +45,7 @@ mod sources;
 mod state;
 mod tree;
 
+pub use inspect::{LevelFigures, Side, TreeFigures};
 pub use state::{Mode, Settings};
 pub(crate) use tree::Entries;
 pub use tree::FdTree;

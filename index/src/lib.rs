@@ -46,7 +46,10 @@ pub use access_method::{
     NearestCursor, Neighbour, OldestSnapshot, SpatialMethod,
 };
 pub use fd_index::{FdIndex, FdIndexSettings};
-pub use fd_tree::{FdTree, Mode as FdTreeMode, Settings as FdTreeSettings};
+pub use fd_tree::{
+    FdTree, LevelFigures, Mode as FdTreeMode, Settings as FdTreeSettings, Side as LevelSide,
+    TreeFigures,
+};
 pub use hash_index::HashIndex;
 pub use key_hash::{hash_integer, hash_key, is_same_key};
 pub use lid_block::{BlockKind, LidForm, LidIndex};

@@ -10,7 +10,14 @@ use crate::store::{RangeForm, RangeImage, RunRecord};
 use std::sync::Arc;
 use strandline_base::Result;
 use strandline_device::{Device, Tier};
+use strandline_index::LevelSide;
 use strandline_storage::kept_log::kept_log_name;
+
+/// Bytes of an index's entry that are printed.
+const ENTRY_BYTES_SHOWN: usize = 24;
+
+/// Numbers of unreadable blocks that are printed of a level.
+const NUMBERS_SHOWN: usize = 20;
 
 /// Sections of tables of text.
 #[derive(Clone, Debug, Default)]
@@ -56,6 +63,7 @@ impl Db {
             sections.push(self.inspect_columns(table)?);
             if table.readable_indexes().next().is_some() {
                 sections.push(self.inspect_indexes(table)?);
+                sections.extend(self.inspect_levels(table)?);
             }
         }
         Ok(Inspection { sections })
@@ -288,6 +296,57 @@ impl Db {
         Ok(section)
     }
 
+    /// The heads and levels of a table's indexes in levels, if there are any; reads all blocks.
+    fn inspect_levels(&self, table: &TableDef) -> Result<Option<InspectionSection>> {
+        let columns = [
+            "index",
+            "level",
+            "side",
+            "blocks",
+            "filter blocks",
+            "entries",
+            "fences",
+            "fill",
+            "wavefront",
+            "unreadable blocks",
+        ];
+        let title = format!("Levels of {}.{}", table.schema, table.name);
+        let mut section = InspectionSection::new(title, &columns);
+        let store = self.any_store(table.storage)?;
+        for def in table.readable_indexes() {
+            let index = find_readable_index(&store, table, def.id);
+            let Some(figures) = index.and_then(|index| index.level_figures()) else {
+                continue;
+            };
+            for level in &figures.levels {
+                let wavefront = figures.wavefront.as_deref();
+                section.rows.push(vec![
+                    def.name.clone(),
+                    level.level.to_string(),
+                    match level.side {
+                        LevelSide::Only => "-".to_string(),
+                        LevelSide::New => "new".to_string(),
+                        LevelSide::Old => "old".to_string(),
+                    },
+                    level.blocks.to_string(),
+                    level.filter_blocks.to_string(),
+                    level.data_entries.to_string(),
+                    level.fences.to_string(),
+                    match level.capacity_bytes {
+                        0 => "-".to_string(),
+                        all => format!("{} %", level.used_bytes.saturating_mul(100) / all),
+                    },
+                    match (level.side, wavefront) {
+                        (LevelSide::New, Some(wavefront)) => entry_text(wavefront),
+                        _ => "-".to_string(),
+                    },
+                    numbers_text(&level.unreadable),
+                ]);
+            }
+        }
+        Ok((!section.rows.is_empty()).then_some(section))
+    }
+
     fn inspect_columns(&self, table: &TableDef) -> Result<InspectionSection> {
         let columns = [
             "column",
@@ -332,6 +391,30 @@ fn recovery_text(report: &RecoveryReport) -> String {
         report.entered_rows,
         report.threads,
     )
+}
+
+/// The first bytes of an index's entry, in hexadecimal.
+fn entry_text(entry: &[u8]) -> String {
+    let shown = entry.iter().take(ENTRY_BYTES_SHOWN);
+    let shown: String = shown.map(|byte| format!("{byte:02x}")).collect();
+    match entry.len() > ENTRY_BYTES_SHOWN {
+        true => format!("{shown}…"),
+        false => shown,
+    }
+}
+
+/// The first numbers of blocks.
+fn numbers_text(numbers: &[u64]) -> String {
+    let shown = numbers.iter().take(NUMBERS_SHOWN);
+    let shown: Vec<_> = shown.map(u64::to_string).collect();
+    match (
+        numbers.len().saturating_sub(NUMBERS_SHOWN),
+        shown.join(", "),
+    ) {
+        (0, shown) if shown.is_empty() => "-".to_string(),
+        (0, shown) => shown,
+        (more, shown) => format!("{shown} and {more} more"),
+    }
 }
 
 /// The kinds of log operations that recovery replayed, each with its number.

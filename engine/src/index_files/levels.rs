@@ -8,9 +8,14 @@
 //! 1. When an image is written, the log is durable up to the records that were there when its
 //!    content was gathered.
 //! 2. An image tells which records of the log it *covers*: it has the entries of all commits up to
-//!    there. It covers nothing as long as the index is being filled.
+//!    there. While the index is *incomplete*, images cover what the newest image before covers: of
+//!    a new index that is being filled nothing, of an opened one what the opened image covers,
+//!    until the entries of the noted rows have been added.
 //! 3. An index is opened only if its image covers what the manifest wants: a damaged newest image
 //!    does not bring back an older one that lacks entries.
+//! 4. A checkpoint leaves out an index only if the older image covers less than the newest one. Of
+//!    two images that cover the same, the older one may lack entries of a transaction that was
+//!    under way, and the checkpoint may cut off the log's record of its commit.
 //!
 //! ```text
 //! image of a level file: u64 covered bytes of the log and 1, or 0: none; the tree's image
@@ -47,12 +52,21 @@ const STEPS_IN_TURN: usize = 64;
 struct LoggedBlocks {
     blocks: FileBlocks,
     log: Arc<IndexLog>,
-    /// the index has the entries of all rows
+    /// the index has the entries of all commits in the log
     is_complete: AtomicBool,
     /// the bytes of the log and 1 that the next image covers; 0: none
     next_covers: AtomicU64,
     /// those that the newest image covers
     covers: AtomicU64,
+    /// those that the image before it covers; `u64::MAX`: unknown
+    older_covers: AtomicU64,
+}
+
+impl LoggedBlocks {
+    /// Whether the manifest's position tells the newest image from the one before it.
+    fn is_newest_told(&self) -> bool {
+        self.older_covers.load(Ordering::Acquire) < self.covers.load(Ordering::Acquire)
+    }
 }
 
 impl LevelBlocks for LoggedBlocks {
@@ -86,7 +100,7 @@ impl LevelBlocks for LoggedBlocks {
     fn begin_image(&self) {
         let covers = match self.is_complete.load(Ordering::Acquire) {
             true => self.log.end().0.saturating_add(1),
-            false => 0,
+            false => self.covers.load(Ordering::Acquire),
         };
         self.next_covers.store(covers, Ordering::Release);
     }
@@ -95,7 +109,8 @@ impl LevelBlocks for LoggedBlocks {
         let covers = self.next_covers.load(Ordering::Acquire);
         let bytes = [&covers.to_le_bytes(), image].concat();
         self.blocks.put_image(&bytes)?;
-        self.covers.store(covers, Ordering::Release);
+        let older = self.covers.swap(covers, Ordering::AcqRel);
+        self.older_covers.store(older, Ordering::Release);
         Ok(())
     }
     fn image(&self) -> Result<Option<Vec<u8>>> {
@@ -132,12 +147,12 @@ impl LevelIndex {
     ) -> Result<Self> {
         let blocks = FileBlocks::open(device, &level_file_name(id), BLOCK_BYTES)?;
         let blocks = blocks.with_queue(queue.clone());
-        let index = Self::of((blocks, None), log, id, settings)?;
+        let index = Self::of((blocks, 0), log, id, settings)?;
         index.index.checkpoint()?;
         Ok(index)
     }
 
-    /// The index as of its newest image, which has to cover `wanted` of the log.
+    /// The index as of its newest image, which has to cover `wanted` of the log. It is incomplete.
     ///
     /// # Errors
     /// 58P01 if a file is missing, XX001 if it is damaged.
@@ -154,11 +169,11 @@ impl LevelIndex {
             let what = format!("its image covers {covers} of the log, less than {wanted}");
             return Err(Error::corrupt(name, what));
         }
-        Self::of((blocks, Some(covers)), log, id, settings)
+        Self::of((blocks, covers), log, id, settings)
     }
 
     fn of(
-        (blocks, covers): (FileBlocks, Option<u64>),
+        (blocks, covers): (FileBlocks, u64),
         log: &Arc<IndexLog>,
         id: LevelFileId,
         mut settings: FdIndexSettings,
@@ -168,9 +183,10 @@ impl LevelIndex {
         let blocks = Arc::new(LoggedBlocks {
             blocks,
             log: log.clone(),
-            is_complete: AtomicBool::new(covers.is_some()),
+            is_complete: AtomicBool::new(false),
             next_covers: AtomicU64::new(0),
-            covers: AtomicU64::new(covers.unwrap_or(0)),
+            covers: AtomicU64::new(covers),
+            older_covers: AtomicU64::new(u64::MAX),
         });
         let index = Arc::new(FdIndex::open(blocks.clone(), settings)?);
         let index = Self {
@@ -206,7 +222,7 @@ impl LevelIndex {
     /// Makes all entries durable that are there now. Returns how much of the log the newest image
     /// covers.
     pub fn checkpoint(&self) -> Result<u64> {
-        if !self.index.is_saved() {
+        if !self.index.is_saved() || !self.blocks.is_newest_told() {
             let stored = self.index.checkpoint();
             self.count();
             stored?;
@@ -214,9 +230,14 @@ impl LevelIndex {
         Ok(self.blocks.covers.load(Ordering::Acquire))
     }
 
+    /// The index has the entries of all commits in the log: images cover them from now on.
+    pub fn set_complete(&self) {
+        self.blocks.is_complete.store(true, Ordering::Release);
+    }
+
     /// The index has been filled: makes its entries durable.
     pub fn complete(&self) -> Result<()> {
-        self.blocks.is_complete.store(true, Ordering::Release);
+        self.set_complete();
         self.index.checkpoint()
     }
 
@@ -260,3 +281,6 @@ pub(super) fn remove(device: &dyn Device, id: LevelFileId) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(all(test, not(shuttle)))]
+mod tests;

@@ -48,7 +48,9 @@ use std::sync::{Arc, Weak};
 use strandline_base::sync::{AtomicBool, AtomicU32, Mutex, Ordering};
 use strandline_base::{CommitTs, Error, ErrorKind, Result, SqlState, StorageId};
 use strandline_device::Device;
-use strandline_index::{AccessMethod, FdIndexSettings, PagedIndex, PagedIndexSettings, PartOrder};
+use strandline_index::{
+    AccessMethod, FdIndexSettings, PagedIndex, PagedIndexSettings, PartOrder, TreeFigures,
+};
 use strandline_storage::level_blocks::BlockQueue;
 use strandline_storage::pages::{PageFileId, PageSettings, PageStore, Redo};
 use strandline_storage::pool::Pool;
@@ -161,6 +163,19 @@ impl HeldFile {
         if let IndexFile::Pages(id) = self.id {
             let checked = self.files.pages.check(id);
             damage.extend(checked.err().map(|error| error.to_string()));
+        }
+    }
+
+    /// Figures of its levels, for which all blocks are read, if the index is in levels.
+    pub fn level_figures(&self) -> Option<TreeFigures> {
+        let levels = self.levels.as_ref()?;
+        Some(levels.index.tree().figures())
+    }
+
+    /// An opened index has got the entries of all commits that its file may lack.
+    pub fn set_complete(&self) {
+        if let Some(levels) = &self.levels {
+            levels.set_complete();
         }
     }
 
@@ -581,7 +596,8 @@ impl IndexFiles {
     }
 
     /// Calls `each` for the indexes in levels that are not pausing, with their next steps of
-    /// compactions that are under way or due. The steps return whether there are more.
+    /// compactions that are under way or due. The steps return whether there are more. Those of a
+    /// compaction that has failed for good return its error, which a writer may have met.
     pub fn compact(
         &self,
         is_pausing: &dyn Fn(IndexFile) -> bool,
@@ -589,7 +605,7 @@ impl IndexFiles {
     ) {
         let levels = self.files.lock().levels();
         for (file, index) in levels {
-            if !is_pausing(file) && index.check_usable().is_ok() {
+            if !is_pausing(file) {
                 each(file, &|| index.compact());
             }
         }

@@ -170,6 +170,107 @@ fn an_image_has_to_cover_what_the_manifest_wants() {
     assert!(wants(covers).is_err());
 }
 
+/// Of two images of one position of the log, the older one lacks an entry of a transaction under
+/// way. A checkpoint behind its commit writes another image, so that the older ones are refused.
+#[test]
+fn an_image_from_before_a_commit_is_not_taken_behind_it() {
+    let (device, files, _) = files();
+    let (index, held) = create_as(&files, IndexStorage::Levels).expect("a file");
+    let file = held.id();
+    held.store_unlogged().expect("complete");
+    let key = index.encode(&[strandline_base::Value::BigInt(7)]);
+    index.add(&key, strandline_base::RowId(9)).expect("added");
+    files.checkpoint().expect("with the entry");
+    let append = || files.log.append_swept(StorageId(1), CommitTs(5));
+    append().expect("the commit");
+    let checkpoint = files.checkpoint().expect("behind the commit");
+    let covers = checkpoint.levels[&file.number()];
+    assert!(covers > checkpoint.redo_from.0);
+    // Now a checkpoint may leave the index out: its older image covers less.
+    append().expect("another record");
+    let later = files.checkpoint().expect("unchanged");
+    assert_eq!(later.levels, checkpoint.levels);
+    drop((index, held));
+    let newest = file_of_newest_image(&*device);
+    newest.write_all_at(b"damage", 60).expect("damaged");
+    files.recover_wanted(WantedLevels {
+        known: later.levels,
+        others: 0,
+    });
+    let refusal = files.open_index(file, vec![PartOrder::default()]).err();
+    let refusal = refusal.expect("lacks an entry");
+    assert_eq!(refusal.sqlstate(), SqlState::DATA_CORRUPTED, "{refusal}");
+}
+
+/// Images that an opening writes before it has added the entries of all noted rows cover no more
+/// than the image that was opened.
+#[test]
+fn images_of_an_opening_cover_what_the_opened_one_does() {
+    let (_, files, _) = files();
+    let (index, held) = create_as(&files, IndexStorage::Levels).expect("a file");
+    let file = held.id();
+    held.store_unlogged().expect("complete");
+    let covers = files.checkpoint().expect("checkpoint").levels[&file.number()];
+    drop((index, held));
+    files
+        .log
+        .append_swept(StorageId(1), CommitTs(5))
+        .expect("a commit that the image does not cover");
+    files.recover_wanted(WantedLevels {
+        known: BTreeMap::from([(file.number(), covers)]),
+        others: 0,
+    });
+    let (_index, held) = files
+        .open_index(file, vec![PartOrder::default()])
+        .expect("covered");
+    let stored = || files.checkpoint().expect("checkpoint").levels[&file.number()];
+    assert_eq!(stored(), covers);
+    held.set_complete();
+    assert!(stored() > covers);
+}
+
+/// A compaction whose failure a writer has met tells it to the thread of compactions as well, which
+/// has the index given up.
+#[test]
+fn a_failure_that_a_writer_has_met_is_told() {
+    const REFUSED_IN_SUCCESSION: usize = 50;
+    let (device, files, _) = files_with(Settings {
+        index_head_bytes_max: 8 << 10,
+        ..Settings::default()
+    });
+    let (index, held) = create_as(&files, IndexStorage::Levels).expect("a file");
+    held.store_unlogged().expect("complete");
+    let mut numbers = (0..100_003).map(|number| number * 7919 % 100_003);
+    let mut add = || {
+        let number = numbers.next().expect("a number");
+        let key = index.encode(&[strandline_base::Value::BigInt(number)]);
+        index.add(&key, strandline_base::RowId(1))
+    };
+    for _ in 0..2_000 {
+        add().expect("added");
+    }
+    let blocks = device.open("levels-00000001").expect("the blocks");
+    let damage = vec![7; blocks.len().expect("a length") as usize];
+    blocks.write_all_at(&damage, 0).expect("damaged");
+    // A lookup that needs a block fails, too, but not many in succession do.
+    let mut refused = 0;
+    while refused < REFUSED_IN_SUCCESSION {
+        refused = if add().is_err() { refused + 1 } else { 0 };
+    }
+    let mut told = Vec::new();
+    files.compact(&|_| false, &mut |file, steps| told.push((file, steps())));
+    let [(file, Err(failure))] = told.as_slice() else {
+        panic!("{told:?}");
+    };
+    assert_eq!(*file, held.id());
+    assert_eq!(failure.sqlstate(), SqlState::DATA_CORRUPTED, "{failure}");
+    assert!(
+        held.levels
+            .as_ref()
+            .is_some_and(|one| one.check_usable().is_err())
+    );
+}
+
 /// The image file with the higher generation.
 fn file_of_newest_image(device: &dyn Device) -> Arc<dyn strandline_device::File> {
     let images = ["levels-00000001-image0", "levels-00000001-image1"];

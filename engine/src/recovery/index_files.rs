@@ -98,7 +98,11 @@ impl Recovery {
     /// Adds the entries of noted rows to an index that has been opened. How many rows there were.
     fn enter_noted(&self, store: &Store, index: &StoredIndex) -> Result<u64> {
         match index.file() {
-            Some(IndexFile::Levels(_)) => refill(store, index, self.noted_rows.of(store.id())),
+            Some(IndexFile::Levels(_)) => {
+                let entered = refill(store, index, self.noted_rows.of(store.id()))?;
+                index.set_complete();
+                Ok(entered)
+            }
             _ => Ok(0),
         }
     }

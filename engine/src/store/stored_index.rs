@@ -56,7 +56,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use strandline_base::sync::{AtomicBool, Ordering};
 use strandline_base::{ColumnId, CommitTs, Error, Result, RowId, Value};
-use strandline_index::{AccessMethod, KeyBytes, KeyRange, OrderedKeys, is_same_key};
+use strandline_index::{AccessMethod, KeyBytes, KeyRange, OrderedKeys, TreeFigures, is_same_key};
 use strandline_txn::Visibility;
 
 /// One index of a storage.
@@ -132,6 +132,13 @@ impl StoredIndex {
         self.file.as_ref().map(|file| file.id())
     }
 
+    /// Opened from its file, it has got the entries of all commits that the file may lack.
+    pub(crate) fn set_complete(&self) {
+        if let Some(file) = &self.file {
+            file.set_complete();
+        }
+    }
+
     /// Makes the entries durable that neither its file nor the log has.
     ///
     /// # Errors
@@ -149,6 +156,11 @@ impl StoredIndex {
     pub(crate) fn bytes(&self) -> u64 {
         let memory = || self.index.memory_bytes() as u64;
         self.file.as_ref().map_or_else(memory, HeldFile::bytes)
+    }
+
+    /// Figures of its levels, for which all blocks are read, if it is in levels.
+    pub(crate) fn level_figures(&self) -> Option<TreeFigures> {
+        self.file.as_ref()?.level_figures()
     }
 
     /// Verifies the index by itself; appends the damage found, one line each.

@@ -26,6 +26,7 @@ mod files;
 mod full_disk;
 #[path = "../page_indexes/history.rs"]
 mod history;
+mod inspection;
 #[path = "../indexes/key_hints.rs"]
 mod key_hints;
 #[path = "../indexes/left_builds.rs"]

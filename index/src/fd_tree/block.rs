@@ -80,6 +80,11 @@ impl Block {
         (0..self.len()).filter_map(|at| self.get(at))
     }
 
+    /// Bytes used on the device, the header included.
+    pub fn used_bytes(&self) -> usize {
+        HEADER_BYTES + self.encoded
+    }
+
     /// Bytes of memory.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.keys.capacity() + self.ends.capacity() * size_of::<(u32, Kind)>()

@@ -156,6 +156,7 @@ impl Compaction {
             Phase::Write(batch) if batch.left() > 0 => batch.write_part(shared)?,
             Phase::Write(_) => self.end_batch(shared)?,
             Phase::Image => {
+                self.finalize(shared)?;
                 image::save(shared)?;
                 self.phase = match self.is_done {
                     true => Phase::Over,
@@ -345,7 +346,15 @@ impl Compaction {
             state.reclaim(reclaimed);
         }
         drop(state);
-        skip_levels(shared)
+        self.finalize(shared)
+    }
+
+    /// Skips levels of fences of an installed tree. It is done again if a read has failed.
+    pub fn finalize(&self, shared: &Shared) -> Result<()> {
+        match self.is_installed() {
+            true => skip_levels(shared),
+            false => Ok(()),
+        }
     }
 }
 

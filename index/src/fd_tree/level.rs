@@ -235,6 +235,22 @@ impl Level {
         }
     }
 
+    /// A block, read from the device if it is stored, though the pool may have it.
+    ///
+    /// # Errors
+    /// As [`Level::read`].
+    pub fn read_stored(
+        &self,
+        ordinal: u64,
+        tree: u64,
+        blocks: &dyn LevelBlocks,
+    ) -> Result<Arc<Block>> {
+        match self.number(ordinal) {
+            Some(number) => self.decode(ordinal, number, tree, &blocks.read(number)?),
+            None => self.read(ordinal, tree, blocks),
+        }
+    }
+
     /// Blocks, in this order. Those that are not in memory are read at the same time.
     ///
     /// # Errors

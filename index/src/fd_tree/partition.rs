@@ -11,7 +11,7 @@
 //! 24  ...  lines of 32 bytes: eight u32
 //! ```
 
-use super::block::Identity;
+use super::block::{Identity, index_name};
 use super::filter::{Filter, LINE_BYTES};
 use std::sync::Arc;
 use strandline_base::bytes::{ByteReader, PutBytes};
@@ -84,6 +84,27 @@ impl Partition {
         self.filter.get().map(|filter| &**filter)
     }
 
+    fn places(&self, tree: u64, run: u64) -> impl Iterator<Item = Identity> {
+        let numbers = self.numbers.iter().zip(self.ordinal..);
+        numbers.map(move |(number, ordinal)| Identity {
+            tree,
+            number: *number,
+            run,
+            ordinal,
+        })
+    }
+
+    /// The numbers of its blocks that are damaged or cannot be read on the device.
+    pub fn unreadable(&self, tree: u64, run: u64, blocks: &dyn LevelBlocks) -> Vec<u64> {
+        let is_unreadable = |at: &Identity| {
+            let bytes = blocks.read(at.number).ok();
+            let taken = bytes.and_then(|bytes| take_block(&bytes, *at, &mut Filter::default()));
+            taken.is_none()
+        };
+        let places = self.places(tree, run).filter(is_unreadable);
+        places.map(|at| at.number).collect()
+    }
+
     /// The filter of a level with this run.
     ///
     /// # Errors
@@ -94,16 +115,10 @@ impl Partition {
         }
         let mut filter = Filter::default();
         let read = blocks.read_many(&self.numbers)?;
-        let numbers = self.numbers.iter().zip(self.ordinal..);
-        for ((number, ordinal), bytes) in numbers.zip(read) {
-            let at = Identity {
-                tree,
-                number: *number,
-                run,
-                ordinal,
-            };
+        for (at, bytes) in self.places(tree, run).zip(read) {
+            let number = at.number;
             take_block(&bytes, at, &mut filter).ok_or_else(|| {
-                let place = format!("block {number} of index {tree}");
+                let place = format!("block {number} of {}", index_name(tree));
                 Error::corrupt(place, "the filter in it is damaged: build the index anew")
             })?;
         }
@@ -196,7 +211,10 @@ mod tests {
         for byte in 0..HEADER_BYTES + 7 * LINE_BYTES {
             encoded[1].1[byte] ^= 8;
             let error = read(&encoded, 70, 5).unwrap_err().to_string();
-            assert!(error.contains("block 5 of index 9"), "byte {byte}: {error}");
+            assert!(
+                error.contains("block 5 of index levels-00000009"),
+                "byte {byte}: {error}"
+            );
             encoded[1].1[byte] ^= 8;
         }
     }

@@ -466,7 +466,10 @@ impl FdTree {
         let _turn = self.drive.take(&self.shared, Use::Hold);
         let _gate = self.pass_gate();
         match &*self.compactor.lock() {
-            Compactor::Running(running) => check::check(&self.shared, running.processed(), damage),
+            Compactor::Running(running) => {
+                running.finalize(&self.shared)?;
+                check::check(&self.shared, running.processed(), damage)
+            }
             Compactor::Idle => check::check(&self.shared, None, damage),
             Compactor::Failed(error) => Err(error.clone()),
         }

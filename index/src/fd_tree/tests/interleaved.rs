@@ -4,7 +4,7 @@ use super::*;
 use crate::fd_tree::{image, partition};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, Weak};
-use strandline_base::{Error, Result};
+use strandline_base::{Error, ErrorKind, Result, SqlState};
 
 /// Blocks in memory that verify what is freed, fail on demand, and let a compaction run within a
 /// read.
@@ -15,6 +15,8 @@ pub(super) struct Hooked {
     /// reads until one of them runs a whole compaction
     reads_left: AtomicUsize,
     pub(super) fails_image: AtomicBool,
+    /// reads until one of them fails, and may be tried again
+    reads_to_failure: AtomicUsize,
     /// blocks of the newest durable image
     named: Mutex<BTreeSet<u64>>,
 }
@@ -26,6 +28,7 @@ impl Hooked {
             tree: Mutex::default(),
             reads_left: AtomicUsize::new(usize::MAX),
             fails_image: AtomicBool::new(false),
+            reads_to_failure: AtomicUsize::new(usize::MAX),
             named: Mutex::default(),
         })
     }
@@ -79,6 +82,15 @@ impl LevelBlocks for Hooked {
         self.blocks.allocate(count)
     }
     fn read(&self, block: u64) -> Result<Vec<u8>> {
+        let to_failure = self.reads_to_failure.load(Ordering::SeqCst);
+        if to_failure < usize::MAX {
+            let next = to_failure.checked_sub(1).unwrap_or(usize::MAX);
+            self.reads_to_failure.store(next, Ordering::SeqCst);
+            if to_failure == 0 {
+                let what = "a read fails once";
+                return Err(Error::new(ErrorKind::Unavailable, SqlState::IO_ERROR, what));
+            }
+        }
         let left = self.reads_left.load(Ordering::SeqCst);
         if left == 0 {
             self.reads_left.store(usize::MAX, Ordering::SeqCst);
@@ -184,6 +196,49 @@ fn a_failed_image_frees_nothing() {
     tree.checkpoint().unwrap();
     let levels: u64 = tree.levels().iter().map(|(_, blocks, _)| blocks).sum();
     assert_eq!(tree.blocks() as u64, levels, "no block is lost");
+}
+
+/// One read fails, each third one in turn. If it was to skip a level of fences at a compaction's
+/// end, the compaction's next steps or a check skip the level.
+#[test]
+fn a_read_that_fails_leaves_no_level_that_should_be_skipped() {
+    let is_left = |tree: &FdTree| match tree.levels().as_slice() {
+        [(_, _, true), (_, blocks, _), ..] => {
+            !tree.is_compacting() && *blocks <= small(Mode::Fc).capacity(1)
+        }
+        _ => false,
+    };
+    let mut left = [0; 2];
+    for attempt in 0.. {
+        let (reads, is_checked) = (attempt / 2 * 3, attempt % 2 == 1);
+        let (blocks, tree) = Hooked::tree(Mode::Fc);
+        for number in 0..100 {
+            tree.add(&key(number)).unwrap();
+        }
+        tree.compact().unwrap();
+        blocks.reads_to_failure.store(reads, Ordering::SeqCst);
+        for number in 3..100 {
+            let removed = tree.remove(&key(number)).or_else(|error| {
+                assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+                tree.remove(&key(number))
+            });
+            assert!(removed.unwrap());
+            if is_left(&tree) {
+                left[usize::from(is_checked)] += 1;
+                if !is_checked {
+                    while tree.compact_step().unwrap() {}
+                }
+                check_whole(&tree, "after the failure");
+            }
+        }
+        let has_failed = blocks.reads_to_failure.swap(usize::MAX, Ordering::SeqCst) == usize::MAX;
+        tree.compact().unwrap();
+        verify(&tree, &(0..3).collect(), 100, "the end");
+        if !has_failed {
+            break;
+        }
+    }
+    assert!(left.iter().all(|count| *count > 0), "{left:?}");
 }
 
 /// With filters a lookup of an absent key, as every insert makes it, reads no block but for the few
