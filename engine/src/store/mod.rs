@@ -32,6 +32,7 @@ mod table_store;
 pub(crate) use files::{HeldFiles, damage_of};
 pub(crate) use holders::{Hold, Waiting};
 pub(crate) use range::{RangeForm, RangeSummary, StoredRange};
+pub(crate) use range_reads::StoreRequest;
 pub(crate) use restore::{RestoredFrom, RowChange};
 pub use statistics::{ColumnStatistics, TableStatistics};
 pub(crate) use stored_index::{

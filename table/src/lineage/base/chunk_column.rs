@@ -79,6 +79,15 @@ impl ChunkColumn {
         frames.whole.is_filled() || frames.encoded.is_filled()
     }
 
+    /// The bytes that a scan requests from the store, if any.
+    pub fn scan_request(&self) -> Option<Extent> {
+        let is_read_by_blocks = !self.decodes_cheaply() && self.exceeds_frames();
+        if is_read_by_blocks {
+            return self.stored.footer_request();
+        }
+        (!self.is_resident()).then(|| self.stored.whole_request())?
+    }
+
     /// Whether decoding is so cheap that scans decode the encoded bytes each time, rather than
     /// keep the decoded array: they then read less memory, and may patch the array in place.
     fn decodes_cheaply(&self) -> bool {
