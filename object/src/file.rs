@@ -183,7 +183,9 @@ impl StartedRead for RequestedPieces {
             return Ok(Box::new(whole.clone()));
         }
         let mut bytes = Vec::with_capacity(len);
-        fetched.iter().for_each(|piece| bytes.extend_from_slice(piece));
+        fetched
+            .iter()
+            .for_each(|piece| bytes.extend_from_slice(piece));
         Ok(Box::new(bytes))
     }
 }

@@ -35,7 +35,7 @@ use strandline_base::{ColumnId, Result};
 use strandline_storage::file::data_file::DataFile;
 use strandline_storage::file::{Extent, Window};
 
-/// Windows of one scan.
+/// Windows of one scan, beyond which no further unit is planned.
 const WINDOWS_MAX: usize = 32;
 /// Bytes of windows of a scan that has just begun.
 const BYTES_FIRST: usize = 8 << 20;
@@ -95,12 +95,16 @@ impl ReadAhead {
         let Some((units, windows)) = plan.begin_opening(scan, may_wait) else {
             return;
         };
-        let loaded = MutexGuard::unlocked(&mut plan, || {
-            let loaded = units.clone().try_for_each(|unit| scan.load_opening(unit));
+        let is_loaded = MutexGuard::unlocked(&mut plan, || {
+            let have_arrived = windows.iter().all(|window| window.wait());
+            let is_loaded = |unit| scan.load_opening(unit).is_ok();
+            let is_loaded = have_arrived && units.clone().all(is_loaded);
             drop(windows);
-            loaded
+            is_loaded
         });
-        plan.end_opening(units, &loaded);
+        plan.is_opening = false;
+        plan.opened = plan.opened.max(units.end);
+        plan.is_stopped |= !is_loaded;
         plan.start(scan, unit);
     }
 
@@ -211,12 +215,6 @@ impl Plan {
         Some((units, windows))
     }
 
-    fn end_opening(&mut self, units: Range<usize>, loaded: &Result<()>) {
-        self.is_opening = false;
-        self.opened = self.opened.max(units.end);
-        self.is_stopped |= loaded.is_err();
-    }
-
     fn windows(&self) -> impl Iterator<Item = &Arc<Window>> {
         self.units.values().flatten()
     }
@@ -227,11 +225,11 @@ impl Plan {
 }
 
 impl TableScan {
-    fn range(&self, unit: usize) -> &StoredRange {
+    pub(super) fn range(&self, unit: usize) -> &StoredRange {
         &self.ranges[unit].0
     }
 
-    fn pruning(&self) -> impl Iterator<Item = ColumnId> {
+    pub(super) fn pruning(&self) -> impl Iterator<Item = ColumnId> {
         self.request.prune.iter().map(|predicate| predicate.column)
     }
 

@@ -126,7 +126,8 @@ impl StoredFile {
         }
         match access {
             Access::Random => {
-                let read = |memory: &mut [u8]| self.read_ahead(extent.offset, access, memory);
+                let read =
+                    |memory: &mut [u8]| self.read_window_or_device(extent.offset, access, memory);
                 self.read_cached(extent.offset, memory, read, check)
             }
             Access::Sequential => {
@@ -152,7 +153,7 @@ impl StoredFile {
         self.size(memory, extent)?;
         let cache = self.cache().filter(|_| self.files.is_object_store);
         let Some(cache) = cache.filter(|_| extent.len > 0) else {
-            self.read_ahead(extent.offset, Access::Sequential, memory)?;
+            self.read_window_or_device(extent.offset, Access::Sequential, memory)?;
             return check(memory);
         };
         let piece_bytes = piece_bytes(cache) as usize;
@@ -165,7 +166,7 @@ impl StoredFile {
         if pieces.all(|(at, piece)| cache.read(block(at, piece), piece)) {
             return check(memory);
         }
-        self.read_ahead(extent.offset, Access::Sequential, memory)?;
+        self.read_window_or_device(extent.offset, Access::Sequential, memory)?;
         let checked = check(memory)?;
         for (at, piece) in memory.chunks(piece_bytes).enumerate() {
             cache.admit(block(at, piece), piece);
@@ -192,7 +193,10 @@ impl StoredFile {
 
     /// Whether [`StoredFile::read_block`] with random access would make a request for `extent` now.
     pub fn block_needs_request(&self, extent: Extent) -> bool {
-        let is_cached = || self.cache().is_some_and(|cache| cache.has(self.block(extent)));
+        let is_cached = || {
+            self.cache()
+                .is_some_and(|cache| cache.has(self.block(extent)))
+        };
         extent.len > 0 && !self.files.windows.has(self.id, extent) && !is_cached()
     }
 
@@ -223,7 +227,8 @@ impl StoredFile {
     /// Starts a read of the file, whose header is not checked: the reader's checksums have the
     /// file's number.
     fn start_read(&self, extent: Extent) -> Option<Box<dyn StartedRead>> {
-        let open = self.handle.lock().clone();
+        // The lock is held while another thread opens the file, which may take a request.
+        let open = self.handle.try_lock().and_then(|handle| handle.clone());
         let file = match open {
             Some(file) => file,
             None => self.files.device.open(&self.name).ok()?,
@@ -266,7 +271,7 @@ impl StoredFile {
     }
 
     /// Reads from a window that has the bytes, else from the device.
-    fn read_ahead(&self, offset: u64, access: Access, memory: &mut [u8]) -> Result<()> {
+    fn read_window_or_device(&self, offset: u64, access: Access, memory: &mut [u8]) -> Result<()> {
         if self.files.windows.read(self.id, offset, memory) {
             return Ok(());
         }

@@ -66,10 +66,20 @@ impl Window {
         matches!(self.bytes.get(), Some(None))
     }
 
-    /// Fills `memory` from byte `at` of the window, which waits. False: the request has failed.
-    fn read(&self, at: usize, memory: &mut [u8]) -> bool {
+    /// Waits for the bytes. False: the request has failed.
+    pub fn wait(&self) -> bool {
+        self.bytes().is_some()
+    }
+
+    fn bytes(&self) -> Option<&ReadBytes> {
         let wait = || self.started.lock().take()?.wait().ok();
-        let bytes = self.bytes.get_or_init(wait).as_ref();
+        self.bytes.get_or_init(wait).as_ref()
+    }
+
+    /// Fills `memory` from byte `at` of the window, for which it waits. False: the request has
+    /// failed.
+    fn read(&self, at: usize, memory: &mut [u8]) -> bool {
+        let bytes = self.bytes();
         let bytes = bytes.and_then(|bytes| (**bytes).as_ref().get(at..at + memory.len()));
         bytes.is_some_and(|bytes| {
             memory.copy_from_slice(bytes);
@@ -94,7 +104,9 @@ struct HeldBytes {
 
 impl Drop for HeldBytes {
     fn drop(&mut self) {
-        self.pool.taken_bytes().fetch_sub(self.len, Ordering::Relaxed);
+        self.pool
+            .taken_bytes()
+            .fetch_sub(self.len, Ordering::Relaxed);
         self.all.fetch_sub(self.len, Ordering::Relaxed);
     }
 }
@@ -138,10 +150,11 @@ impl Windows {
 
     /// Whether a window has these bytes, or waits for them.
     pub fn has(&self, file: u64, extent: Extent) -> bool {
-        let range = extent.offset..extent.offset + extent.len;
+        let range = range_of(extent);
         let is_live = |listed: &Listed| listed.window.strong_count() > 0;
         let list = self.list.lock();
-        list.iter().any(|listed| listed.has(file, &range) && is_live(listed))
+        list.iter()
+            .any(|listed| listed.has(file, &range) && is_live(listed))
     }
 
     /// Makes the window of `extent` of the file of number `file`, for a scan whose windows have
@@ -165,7 +178,7 @@ impl Windows {
         list.retain(|listed| listed.window.strong_count() > 0);
         list.push(Listed {
             file,
-            range: extent.offset..extent.offset + extent.len,
+            range: range_of(extent),
             window: Arc::downgrade(&window),
         });
         Some(window)
@@ -178,9 +191,9 @@ impl Windows {
             let share = (pool.budget_bytes() + all) / SHARE_PART;
             let others = all.saturating_sub(own);
             let room = share.min(SHARE_BYTES_MAX).saturating_sub(others) / 2;
-            own + len <= room
+            len <= room.saturating_sub(own)
         };
-        let take = |all: usize| has_room(all).then_some(all + len);
+        let take = |all: usize| has_room(all).then(|| all + len);
         let (order, all) = (Ordering::Relaxed, &self.bytes);
         all.fetch_update(order, order, take).ok()?;
         pool.taken_bytes().fetch_add(len, order);
@@ -189,16 +202,20 @@ impl Windows {
     }
 }
 
+fn range_of(extent: Extent) -> Range<u64> {
+    extent.offset..extent.offset.saturating_add(extent.len)
+}
+
 /// Extents in the order of their offsets, those that are close together joined.
 pub(super) fn joined(mut extents: Vec<Extent>) -> Vec<Extent> {
     extents.sort_unstable_by_key(|extent| extent.offset);
     let mut joined: Vec<Extent> = Vec::with_capacity(extents.len());
     for extent in extents {
-        let end = extent.offset + extent.len;
+        let end = range_of(extent).end;
         if let Some(last) = joined.last_mut() {
-            let last_end = last.offset + last.len;
+            let last_end = range_of(*last).end;
             let is_within = end <= last_end;
-            let is_close = extent.offset <= last_end + GAP_BYTES;
+            let is_close = extent.offset <= last_end.saturating_add(GAP_BYTES);
             if is_within || (is_close && end - last.offset <= WINDOW_BYTES_MAX) {
                 last.len = end.max(last_end) - last.offset;
                 continue;

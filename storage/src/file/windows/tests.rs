@@ -89,7 +89,10 @@ fn windows_stay_within_their_share_of_the_pool() {
     assert_eq!(taken, (first.len() + second.len()) * 1000);
     assert!(taken <= 2 << 20);
     drop(first);
-    assert!(start(0, second.len() * 1000).is_some(), "room for the second");
+    assert!(
+        start(0, second.len() * 1000).is_some(),
+        "room for the second"
+    );
     drop(second);
     assert_eq!(pool.taken_bytes().load(Ordering::Relaxed), 0);
     assert_eq!(fill().len(), (1 << 20) / 1000);
@@ -103,7 +106,11 @@ fn a_window_too_long_for_its_share_is_not_started() {
     let (windows, pool) = (Windows::default(), Pool::new(8 << 20));
     for len in [(1 << 20) + 1, u64::MAX / 2, u64::MAX] {
         let start = || -> Option<Box<dyn StartedRead>> { panic!("no read is started") };
-        assert!(windows.start((7, extent(0, len)), 0, &pool, start).is_none());
+        assert!(
+            windows
+                .start((7, extent(0, len)), 0, &pool, start)
+                .is_none()
+        );
     }
 }
 
@@ -121,7 +128,11 @@ fn adjacent_extents_are_joined_up_to_the_longest_window() {
     assert_eq!(overlapping, [extent(0, 110)]);
     let mib = 1 << 20;
     let pieces: Vec<Extent> = (0..10).map(|at| extent(at * mib, mib)).collect();
-    let expected = [extent(0, 4 * mib), extent(4 * mib, 4 * mib), extent(8 * mib, 2 * mib)];
+    let expected = [
+        extent(0, 4 * mib),
+        extent(4 * mib, 4 * mib),
+        extent(8 * mib, 2 * mib),
+    ];
     assert_eq!(joined(pieces), expected);
     let long = vec![extent(0, 9 * mib), extent(9 * mib, 1)];
     assert_eq!(joined(long.clone()), long, "a long one stays alone");
@@ -141,7 +152,10 @@ fn readers_share_a_window() {
                 let windows = &windows;
                 threads.spawn(move || {
                     if let Some(bytes) = read(windows, 7, at as u64 * 50, 50) {
-                        assert_eq!(bytes, (at as u8 * 50..at as u8 * 50 + 50).collect::<Vec<_>>());
+                        assert_eq!(
+                            bytes,
+                            (at as u8 * 50..at as u8 * 50 + 50).collect::<Vec<_>>()
+                        );
                     }
                 });
             }

@@ -82,10 +82,11 @@ impl ChunkColumn {
     /// The bytes that a scan requests from the store, if any.
     pub fn scan_request(&self) -> Option<Extent> {
         let is_read_by_blocks = !self.decodes_cheaply() && self.exceeds_frames();
-        if is_read_by_blocks {
-            return self.stored.footer_request();
+        match is_read_by_blocks {
+            _ if self.is_resident() => None,
+            true => self.stored.footer_request(),
+            false => self.stored.whole_request(),
         }
-        (!self.is_resident()).then(|| self.stored.whole_request())?
     }
 
     /// Whether decoding is so cheap that scans decode the encoded bytes each time, rather than

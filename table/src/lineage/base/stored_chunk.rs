@@ -123,7 +123,9 @@ impl StoredChunk {
     /// The bytes that reading everything requests from the store, if any.
     pub fn whole_request(&self) -> Option<Extent> {
         let needs_all = self.file.scan_needs_request(self.extent);
-        needs_all.then_some(self.extent).or_else(|| self.footer_request())
+        needs_all
+            .then_some(self.extent)
+            .or_else(|| self.footer_request())
     }
 
     /// The chunk's bounds, if the footer has been read.

@@ -29,7 +29,9 @@ impl Lineage {
             let spec = schema.column(id);
             let written =
                 file.blob(|identity, out| encode_chunk(spec.sql_type, array, identity, out))?;
-            let chunk = self.shared.written_chunk(file.file(), written, spec.sql_type);
+            let chunk = self
+                .shared
+                .written_chunk(file.file(), written, spec.sql_type);
             columns[id.0 as usize] = Some(chunk);
         }
         let (data, _) = file.finish()?;
