@@ -153,7 +153,7 @@ fn a_scan_requests_each_range_once_and_several_at_the_same_time() {
     machine.is_real_time = true;
     let db = machine.open();
     let before = machine.store.requests();
-    machine.store.gather_gets(10);
+    machine.store.gather_gets("chunks-", 10);
     assert_eq!(state(&db), expected);
     let gets = machine.gets(before);
     assert_eq!((gets.len(), requests(&gets)), (10, 10), "{gets:?}");
@@ -201,19 +201,20 @@ fn what_bounds_prune_is_not_requested() {
     machine.is_real_time = true;
     let db = machine.open();
     let before = machine.store.requests();
+    // Not of the key, whose values the opening has read.
     let prune = |op, value| ColumnPredicate {
-        column: ColumnId(0),
+        column: ColumnId(1),
         op,
         value: Value::BigInt(value),
     };
     let request = ScanRequest {
         prune: vec![
-            prune(CompareOp::Ge, 30 * ROWS),
-            prune(CompareOp::Lt, 33 * ROWS),
+            prune(CompareOp::Ge, 30 * ROWS / 2),
+            prune(CompareOp::Lt, 33 * ROWS / 2),
         ],
         ..request()
     };
-    machine.store.gather_gets(4);
+    machine.store.gather_gets("chunks-", 4);
     let found = scan_all(&scan(&db, request));
     let wanted = expected.range(30 * ROWS..33 * ROWS);
     let wanted: State = wanted.map(|(k, row)| (*k, row.clone())).collect();
@@ -405,4 +406,28 @@ fn the_first_read_of_a_row_requests_no_footer() {
     assert_eq!(row, [Value::from(expected[&5].1.clone())]);
     let gets = machine.gets(before);
     assert!(requests(&gets) <= 2, "{gets:?}");
+}
+
+/// Opening builds the key's index. It requests the key's values of all ranges at the same time.
+#[test]
+fn an_opening_requests_the_keys_of_several_ranges_at_the_same_time() {
+    let mut machine = Machine::new();
+    let expected = load(&machine.open(), 10, 40);
+    machine.is_real_time = true;
+    let before = machine.store.requests();
+    machine.store.gather_gets("chunks-", 10);
+    let db = machine.open();
+    let gets = machine.gets(before);
+    assert_eq!(machine.store.gets_in_flight_max(), 10);
+    let chunks = gets.iter().filter(|(name, _)| name.starts_with("chunks-"));
+    assert_eq!(
+        chunks.map(|(_, ranges)| ranges.len()).sum::<usize>(),
+        10,
+        "{gets:?}"
+    );
+    assert_eq!(
+        get(&db, 5).map(|row| row[0].clone()),
+        Some(Value::BigInt(5))
+    );
+    assert_eq!(state(&db), expected);
 }

@@ -65,8 +65,8 @@ struct State {
     uploads_begun: u64,
     parts: InFlight,
     gets: InFlight,
-    /// reads of objects wait until so many are in flight at the same time
-    gathered_gets: usize,
+    /// reads of objects whose names begin so wait until so many are in flight at the same time
+    gathered_gets: Option<(String, usize)>,
 }
 
 /// Requests of one kind that are served at the same time.
@@ -209,10 +209,11 @@ impl SimStore {
         self.state.lock().gets.most
     }
 
-    /// Reads of objects wait until `number` of them are in flight; then all go on, and later ones
-    /// do not wait. On a runtime whose clock is paused they would time out.
-    pub fn gather_gets(&self, number: usize) {
-        self.state.lock().gathered_gets = number;
+    /// Reads of objects whose names begin with `kind` wait until `number` reads are in flight; then
+    /// all go on, and later ones do not wait. On a runtime whose clock is paused they would time
+    /// out.
+    pub fn gather_gets(&self, kind: &str, number: usize) {
+        self.state.lock().gathered_gets = Some((kind.to_owned(), number));
     }
 
     /// Counts a request as in flight.
@@ -229,14 +230,15 @@ impl SimStore {
     }
 
     /// Waits until as many reads are in flight as [`SimStore::gather_gets`] asks for.
-    async fn gather(&self) {
+    async fn gather(&self, path: &Path) {
         let gathered = self.gathered.notified();
         let must_wait = {
             let mut state = self.state.lock();
-            if state.gets.now >= state.gathered_gets {
-                state.gathered_gets = 0;
-            }
-            state.gathered_gets > 0
+            let now = state.gets.now;
+            state.gathered_gets.take_if(|(_, number)| now >= *number);
+            let name = path.filename().unwrap_or_default();
+            let gathered = state.gathered_gets.as_ref();
+            gathered.is_some_and(|(kind, _)| name.starts_with(kind))
         };
         match must_wait {
             true => gathered.await,
@@ -360,7 +362,7 @@ impl ObjectStore for SimStore {
             (false, _) => "get".to_owned(),
         };
         let _entered = self.enter(|state| &mut state.gets);
-        self.gather().await;
+        self.gather(path).await;
         let serve = self.objects.get_opts(path, options);
         self.request(&kind, path, serve).await
     }

@@ -5,7 +5,7 @@
 //! time. So a scan keeps *windows* (`strandline_storage::file`) of the units to come on their way:
 //!
 //! 1. When a unit is opened, windows are started for it and for the units after it, up to
-//!    [`WINDOWS_MAX`] windows and a number of bytes. This number begins at [`BYTES_FIRST`] and
+//!    32 windows (`store::unit_windows`) and a number of bytes. This number begins at [`BYTES_FIRST`] and
 //!    doubles with each further unit that is opened, so that a scan which stops early has requested
 //!    little in vain. The memory of the pool bounds it too.
 //! 2. A unit has one window for columns that are adjacent in their file, or nearly so. What memory,
@@ -26,17 +26,14 @@
 //! Lock order: `plan` is held while windows are started, never while a read is waited for.
 
 use super::TableScan;
-use crate::store::{StoreRequest, StoredRange};
-use std::collections::BTreeMap;
+use crate::store::{StoreRequest, StoredRange, UnitWindows};
 use std::ops::Range;
 use std::sync::Arc;
 use strandline_base::sync::{Mutex, MutexGuard};
 use strandline_base::{ColumnId, Result};
-use strandline_storage::file::data_file::DataFile;
-use strandline_storage::file::{Extent, Window};
+use strandline_storage::file::Window;
+use strandline_storage::pool::Pool;
 
-/// Windows of one scan, beyond which no further unit is planned.
-const WINDOWS_MAX: usize = 32;
 /// Bytes of windows of a scan that has just begun.
 const BYTES_FIRST: usize = 8 << 20;
 /// Units whose bounds are requested at the same time, at first and at most.
@@ -50,7 +47,7 @@ pub(super) struct ReadAhead {
 
 struct Plan {
     /// the windows of the units that were planned and have not ended
-    units: BTreeMap<usize, Vec<Arc<Window>>>,
+    units: UnitWindows,
     /// the first unit that was not planned
     next: usize,
     /// the first unit whose bounds were not loaded; unused if nothing prunes
@@ -71,7 +68,7 @@ impl ReadAhead {
     pub fn new() -> Self {
         Self {
             plan: Mutex::new(Plan {
-                units: BTreeMap::new(),
+                units: UnitWindows::default(),
                 next: 0,
                 opened: 0,
                 opening_units: OPENING_UNITS,
@@ -111,7 +108,7 @@ impl ReadAhead {
     /// Starts windows for `unit`, whose bounds are known and do not prune it, unless it has some.
     pub fn cover(&self, scan: &TableScan, unit: usize) {
         let mut plan = self.plan.lock();
-        if !plan.is_stopped && !plan.units.contains_key(&unit) {
+        if !plan.is_stopped && !plan.units.has(unit) {
             plan.start_unit(scan, unit);
         }
     }
@@ -120,14 +117,14 @@ impl ReadAhead {
     /// was not read to its end.
     pub fn end(&self, unit: usize, has_rows: Option<bool>) {
         let mut plan = self.plan.lock();
-        let windows = plan.units.remove(&unit).unwrap_or_default();
+        let windows = plan.units.end(unit);
         plan.is_stopped |= windows.iter().any(|window| window.has_failed());
         if let Some(has_rows) = has_rows {
             plan.has_output = has_rows;
         }
         let given_up = match plan.is_stopped {
             true => std::mem::take(&mut plan.units),
-            false => BTreeMap::new(),
+            false => UnitWindows::default(),
         };
         drop(plan);
         // Dropped with nothing locked.
@@ -143,7 +140,7 @@ impl Plan {
             false => self.opened,
         };
         while !self.is_stopped && self.next < end {
-            let is_full = self.windows().count() >= WINDOWS_MAX || self.bytes() >= self.bytes_max;
+            let is_full = self.units.is_full() || self.units.bytes() >= self.bytes_max;
             if is_full && self.next > unit {
                 return;
             }
@@ -157,29 +154,7 @@ impl Plan {
     /// Starts the windows of a unit that it has not yet; whether there was room for all.
     fn start_unit(&mut self, scan: &TableScan, unit: usize) -> bool {
         let requests = scan.requests(unit, self.has_output);
-        let mut windows = Vec::new();
-        let has_room = self.start_windows(scan, requests, &mut windows);
-        if !windows.is_empty() {
-            self.units.entry(unit).or_default().extend(windows);
-        }
-        has_room
-    }
-
-    fn start_windows(
-        &self,
-        scan: &TableScan,
-        requests: Vec<StoreRequest>,
-        windows: &mut Vec<Arc<Window>>,
-    ) -> bool {
-        let mut files: BTreeMap<u64, (Arc<DataFile>, Vec<Extent>)> = BTreeMap::new();
-        for (file, extent) in requests {
-            let (_, extents) = files.entry(file.id()).or_insert((file, Vec::new()));
-            extents.push(extent);
-        }
-        files.into_values().all(|(file, extents)| {
-            let own = self.bytes() + windows.iter().map(|window| window.len()).sum::<usize>();
-            file.start_windows(extents, own, &scan.statement.db().shared.pool, windows)
-        })
+        self.units.start(unit, requests, scan.pool())
     }
 
     /// Passes over units whose bounds are in memory.
@@ -208,19 +183,10 @@ impl Plan {
         }
         self.is_opening = true;
         self.opening_units = (self.opening_units * 2).min(OPENING_UNITS_MAX);
-        let mut windows = Vec::new();
         let requests = units.clone().flat_map(|unit| scan.opening_requests(unit));
         // Without room for all windows, the rest is read one by one.
-        self.start_windows(scan, requests.collect(), &mut windows);
+        let (_, windows) = self.units.start_loose(requests.collect(), scan.pool());
         Some((units, windows))
-    }
-
-    fn windows(&self) -> impl Iterator<Item = &Arc<Window>> {
-        self.units.values().flatten()
-    }
-
-    fn bytes(&self) -> usize {
-        self.windows().map(|window| window.len()).sum()
     }
 }
 
@@ -231,6 +197,10 @@ impl TableScan {
 
     pub(super) fn pruning(&self) -> impl Iterator<Item = ColumnId> {
         self.request.prune.iter().map(|predicate| predicate.column)
+    }
+
+    fn pool(&self) -> &Arc<Pool> {
+        &self.statement.db().shared.pool
     }
 
     /// Whether bounds in memory prune the unit.

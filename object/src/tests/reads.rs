@@ -213,10 +213,10 @@ fn a_started_read_requests_all_at_once_and_ends_when_it_is_dropped() {
     let device = ObjectDevice::new(shared, Path::from("a/b"), "sim://", options).expect("device");
     let len = 24 << 20;
     let file = write(&device, "chunks-1", &content(len)).expect("write");
-    store.gather_gets(6);
+    store.gather_gets("chunks-", 6);
     assert_eq!(started(&*file, 0, len as u64).expect("read"), content(len));
     assert_eq!(store.gets_in_flight_max(), 6);
-    store.gather_gets(1000);
+    store.gather_gets("chunks-", 1000);
     let dropped = file.start_read(0, len as u64).expect("started");
     while store.gets_in_flight() < 6 {
         std::thread::yield_now();

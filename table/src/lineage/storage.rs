@@ -168,6 +168,11 @@ impl Lineage {
     pub fn pool(&self) -> &Arc<Pool> {
         &self.shared.pool
     }
+
+    /// Whether readers request bytes ahead, see [`DataFiles::reads_ahead`].
+    pub fn reads_ahead(&self) -> bool {
+        self.shared.files.reads_ahead()
+    }
     /// The current columns.
     pub fn schema(&self) -> Arc<StorageSchema> {
         self.schema.load_full()
