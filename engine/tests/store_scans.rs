@@ -175,11 +175,11 @@ fn no_more_than_32_requests_are_under_way() {
     assert!(machine.store.gets_in_flight_max() <= 32);
 }
 
-/// Of 26 MB, the first rows take those of their range and 8 MiB after them.
+/// Of 16 MB, the first rows take those of their range and 8 MiB after them.
 #[test]
 fn a_scan_that_stops_early_does_not_read_the_table() {
     let machine = Machine::new();
-    let expected = load(&machine.open(), 16, 400);
+    let expected = load(&machine.open(), 12, 400);
     let db = machine.open();
     let before = machine.store.requests();
     let scan = scan(&db, request());
@@ -230,7 +230,7 @@ fn what_bounds_prune_is_not_requested() {
 #[test]
 fn output_columns_are_not_requested_while_filters_select_nothing() {
     let machine = Machine::new();
-    load(&machine.open(), 30, 400);
+    load(&machine.open(), 14, 400);
     let db = machine.open();
     let before = machine.store.requests();
     let request = ScanRequest {
@@ -239,7 +239,7 @@ fn output_columns_are_not_requested_while_filters_select_nothing() {
     };
     assert!(scan_all(&scan(&db, request)).is_empty());
     let gets = machine.gets(before);
-    assert_eq!(gets.len(), 30);
+    assert_eq!(gets.len(), 14);
     assert!(bytes(&gets) <= 12 << 20, "{}: {gets:?}", bytes(&gets));
 }
 
@@ -249,7 +249,7 @@ fn scans_are_right_with_little_memory() {
     for memory_bytes in [16 << 20, 64 << 20] {
         let mut machine = Machine::new();
         machine.settings.memory_bytes = memory_bytes;
-        let expected = load(&machine.open(), 12, 400);
+        let expected = load(&machine.open(), 8, 400);
         let db = machine.open();
         assert_eq!(state(&db), expected, "{memory_bytes}");
     }
