@@ -30,8 +30,7 @@ impl UnitWindows {
         has_room
     }
 
-    /// Starts windows that belong to no unit; they count as long as their owner has them only for
-    /// the pool. Whether there was room for all.
+    /// Starts windows that belong to no unit: the caller drops them. Whether there was room for all.
     pub fn start_loose(
         &self,
         requests: Vec<StoreRequest>,
@@ -44,7 +43,7 @@ impl UnitWindows {
         }
         let mut windows: Vec<Arc<Window>> = Vec::new();
         let has_room = files.into_values().all(|(file, extents)| {
-            let new: usize = windows.iter().map(|window| window.len()).sum();
+            let new: usize = windows.iter().map(|window| window.memory_bytes()).sum();
             file.start_windows(extents, self.bytes() + new, pool, &mut windows)
         });
         (has_room, windows)
@@ -62,7 +61,7 @@ impl UnitWindows {
 
     /// Bytes of all windows of units.
     pub fn bytes(&self) -> usize {
-        self.windows().map(|window| window.len()).sum()
+        self.windows().map(|window| window.memory_bytes()).sum()
     }
 
     /// Takes out the windows of a unit that was read.

@@ -217,7 +217,7 @@ impl StoredFile {
             let Some(window) = windows.start((self.id, extent), own, pool, start) else {
                 return false;
             };
-            own += window.len();
+            own += window.memory_bytes();
             self.files.count_read(Access::Sequential);
             started.push(window);
         }

@@ -51,14 +51,9 @@ pub struct Window {
 }
 
 impl Window {
-    /// Bytes.
-    pub fn len(&self) -> usize {
+    /// Bytes that the window takes from the pool.
+    pub fn memory_bytes(&self) -> usize {
         self.len
-    }
-
-    /// Whether the window has no byte, which does not occur.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// Whether a reader has waited for the window in vain.
