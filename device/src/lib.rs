@@ -161,6 +161,11 @@ pub trait File: Send + Sync + Debug + 'static {
     fn name(&self) -> &str;
     /// Fills `buf` from `offset`; reading past the end is a corruption error naming both.
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()>;
+    /// Starts to read `len` bytes from `offset`, without waiting for them. None: the file has no
+    /// such reads, or not these bytes, which [`File::read_exact_at`] then says.
+    fn start_read(&self, _offset: u64, _len: u64) -> Option<Box<dyn StartedRead>> {
+        None
+    }
     /// Writes all of `buf` at `offset`, growing the file if needed.
     fn write_all_at(&self, buf: &[u8], offset: u64) -> Result<()>;
     /// Makes all earlier writes of this file durable (fdatasync).
@@ -180,6 +185,18 @@ pub trait File: Send + Sync + Debug + 'static {
     fn descriptors(&self) -> Option<Descriptors<'_>> {
         None
     }
+}
+
+/// Bytes that a device has read, in its own memory.
+pub type ReadBytes = Box<dyn AsRef<[u8]> + Send + Sync>;
+
+/// A read that was started. It ends when it is dropped, unless it is done.
+pub trait StartedRead: Send + Debug {
+    /// Waits for the bytes, as many as were asked for.
+    ///
+    /// # Errors
+    /// Those of [`File::read_exact_at`].
+    fn wait(self: Box<Self>) -> Result<ReadBytes>;
 }
 
 /// A file of the operating system, for queues that pass requests to the kernel.

@@ -89,11 +89,11 @@ pub(crate) struct Pending<T> {
 }
 
 impl<T> Pending<T> {
-    /// Blocks until the work is done.
+    /// Blocks until the work is done. Only the first call has its result.
     ///
     /// # Errors
     /// XX000 if the work has panicked.
-    pub fn wait(self) -> Result<T> {
+    pub fn wait(&self) -> Result<T> {
         let lost = |_| Error::internal("a request to an object store has ended without a result");
         self.result.recv().map_err(lost)
     }

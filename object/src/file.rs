@@ -12,9 +12,9 @@ use bytes::Bytes;
 use object_store::path::Path;
 use strandline_base::sync::{Arc, Mutex};
 use strandline_base::{Error, ErrorKind, Result, SqlState};
-use strandline_device::{File, short_read_error};
+use strandline_device::{File, ReadBytes, StartedRead, short_read_error};
 
-use crate::executor::Executor;
+use crate::executor::{Executor, Pending};
 use crate::read_ahead::ReadAhead;
 use crate::requests::Requests;
 use crate::upload::{Upload, Uploader};
@@ -139,23 +139,60 @@ impl ObjectFile {
         .with_hint("Objects are written once, from begin to end. This is a bug in Strandline.")
     }
 
+    /// Requests one piece of a read.
+    fn request(&self, (start, len): (u64, u64)) -> Pending<Result<Bytes>> {
+        let (requests, path) = (self.reader.requests.clone(), self.path.clone());
+        let read = async move { requests.read(&path, start, len).await };
+        self.reader.executor.spawn(read)
+    }
+
     /// The bytes of `range`, in pieces that are requested at the same time.
     fn fetch(&self, start: u64, end: u64) -> Result<Vec<Bytes>> {
-        let pieces = (start..end).step_by(PIECE_BYTES as usize);
-        let pieces: Vec<(u64, u64)> = pieces.map(|at| (at, PIECE_BYTES.min(end - at))).collect();
+        let pieces: Vec<(u64, u64)> = pieces(start, end).collect();
         let mut fetched = Vec::with_capacity(pieces.len());
         for group in pieces.chunks(PIECES) {
-            let start = |&(at, len): &(u64, u64)| {
-                let (requests, path) = (self.reader.requests.clone(), self.path.clone());
-                let read = async move { requests.read(&path, at, len).await };
-                self.reader.executor.spawn(read)
-            };
-            let pending: Vec<_> = group.iter().map(start).collect();
+            let pending: Vec<_> = group.iter().map(|piece| self.request(*piece)).collect();
             for piece in pending {
                 fetched.push(piece.wait()??);
             }
         }
         Ok(fetched)
+    }
+}
+
+/// Offsets and lengths of the requests for the bytes from `start` to `end`.
+fn pieces(start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
+    let starts = (start..end).step_by(PIECE_BYTES as usize);
+    starts.map(move |at| (at, PIECE_BYTES.min(end - at)))
+}
+
+/// A read whose pieces are all requested. Dropped, it ends the requests that are under way.
+#[derive(Debug)]
+struct RequestedPieces(Vec<Pending<Result<Bytes>>>);
+
+impl StartedRead for RequestedPieces {
+    fn wait(mut self: Box<Self>) -> Result<ReadBytes> {
+        let (mut fetched, mut len) = (Vec::with_capacity(self.0.len()), 0);
+        for piece in &self.0 {
+            let bytes = piece.wait()??;
+            len += bytes.len();
+            fetched.push(bytes);
+        }
+        self.0.clear();
+        if let [whole] = &*fetched {
+            return Ok(Box::new(whole.clone()));
+        }
+        let mut bytes = Vec::with_capacity(len);
+        fetched
+            .iter()
+            .for_each(|piece| bytes.extend_from_slice(piece));
+        Ok(Box::new(bytes))
+    }
+}
+
+impl Drop for RequestedPieces {
+    fn drop(&mut self) {
+        self.0.iter().for_each(Pending::cancel);
     }
 }
 
@@ -191,6 +228,16 @@ impl File for ObjectFile {
                 .keep(&self.name, range.start, window.clone());
         }
         Ok(())
+    }
+
+    /// Requests all pieces at once, past the windows of files that are read in order.
+    fn start_read(&self, offset: u64, len: u64) -> Option<Box<dyn StartedRead>> {
+        let end = offset.checked_add(len)?;
+        if len == 0 || end > *self.stored.get()? {
+            return None;
+        }
+        let requested = pieces(offset, end).map(|piece| self.request(piece));
+        Some(Box::new(RequestedPieces(requested.collect())))
     }
 
     fn write_all_at(&self, buf: &[u8], offset: u64) -> Result<()> {

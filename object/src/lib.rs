@@ -16,6 +16,8 @@
 //!    attempts together have a timeout ([`Options`]).
 //! 5. Memory is bounded: a file that is written holds one part, all files together hold
 //!    [`Options::parts_in_flight`] parts more, and read-ahead holds the windows of `read_ahead`.
+//!    Reads that were started ([`File::start_read`](strandline_device::File::start_read)) hold what
+//!    their caller asks for, which counts it.
 //!
 //! Asynchronous code runs on one thread of the device. Callers block until it answers, so the
 //! crates above have none. No lock is held while a caller waits for a request, except the lock of

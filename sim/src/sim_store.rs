@@ -35,6 +35,7 @@ use object_store::{
 };
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Notify;
 
 use crate::disk::SimDisk;
 
@@ -62,8 +63,32 @@ struct State {
     has_crashed: bool,
     uploads: BTreeMap<String, BTreeMap<usize, Bytes>>,
     uploads_begun: u64,
-    /// now, and the most so far
-    parts_in_flight: [usize; 2],
+    parts: InFlight,
+    gets: InFlight,
+    /// reads of objects whose names begin so wait until so many are in flight at the same time
+    gathered_gets: Option<(String, usize)>,
+}
+
+/// Requests of one kind that are served at the same time.
+#[derive(Clone, Copy, Debug, Default)]
+struct InFlight {
+    now: usize,
+    most: usize,
+}
+
+/// Selects the requests of one kind.
+type Selected = fn(&mut State) -> &mut InFlight;
+
+/// A request in flight, until it is dropped.
+struct Entered<'a> {
+    store: &'a SimStore,
+    selected: Selected,
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        (self.selected)(&mut self.store.state.lock()).now -= 1;
+    }
 }
 
 #[derive(Debug)]
@@ -78,6 +103,8 @@ struct Crash {
 pub struct SimStore {
     objects: Arc<InMemory>,
     state: Arc<Mutex<State>>,
+    /// told when gathered reads may go on
+    gathered: Arc<Notify>,
 }
 
 impl Default for SimStore {
@@ -92,6 +119,7 @@ impl SimStore {
         Self {
             objects: Arc::default(),
             state: Arc::default(),
+            gathered: Arc::default(),
         }
     }
 
@@ -157,6 +185,7 @@ impl SimStore {
         Self {
             objects: Arc::new(self.objects.fork()),
             state: Arc::new(Mutex::new(kept)),
+            gathered: Arc::default(),
         }
     }
 
@@ -167,7 +196,54 @@ impl SimStore {
 
     /// The most requests for parts that were served at the same time.
     pub fn parts_in_flight_max(&self) -> usize {
-        self.state.lock().parts_in_flight[1]
+        self.state.lock().parts.most
+    }
+
+    /// Reads of objects that are being served.
+    pub fn gets_in_flight(&self) -> usize {
+        self.state.lock().gets.now
+    }
+
+    /// The most reads of objects that were served at the same time.
+    pub fn gets_in_flight_max(&self) -> usize {
+        self.state.lock().gets.most
+    }
+
+    /// Reads of objects whose names begin with `kind` wait until `number` reads are in flight; then
+    /// all go on, and later ones do not wait. On a runtime whose clock is paused they would time
+    /// out.
+    pub fn gather_gets(&self, kind: &str, number: usize) {
+        self.state.lock().gathered_gets = Some((kind.to_owned(), number));
+    }
+
+    /// Counts a request as in flight.
+    fn enter(&self, selected: Selected) -> Entered<'_> {
+        let mut state = self.state.lock();
+        let in_flight = selected(&mut state);
+        in_flight.now += 1;
+        in_flight.most = in_flight.most.max(in_flight.now);
+        drop(state);
+        Entered {
+            store: self,
+            selected,
+        }
+    }
+
+    /// Waits until as many reads are in flight as [`SimStore::gather_gets`] asks for.
+    async fn gather(&self, path: &Path) {
+        let gathered = self.gathered.notified();
+        let must_wait = {
+            let mut state = self.state.lock();
+            let now = state.gets.now;
+            state.gathered_gets.take_if(|(_, number)| now >= *number);
+            let name = path.filename().unwrap_or_default();
+            let gathered = state.gathered_gets.as_ref();
+            gathered.is_some_and(|(kind, _)| name.starts_with(kind))
+        };
+        match must_wait {
+            true => gathered.await,
+            false => self.gathered.notify_waiters(),
+        }
     }
 
     /// The objects beside requests: to look, and to damage them.
@@ -285,6 +361,8 @@ impl ObjectStore for SimStore {
             (false, Some(GetRange::Bounded(Range { start, end }))) => format!("get {start}..{end}"),
             (false, _) => "get".to_owned(),
         };
+        let _entered = self.enter(|state| &mut state.gets);
+        self.gather(path).await;
         let serve = self.objects.get_opts(path, options);
         self.request(&kind, path, serve).await
     }
@@ -345,14 +423,8 @@ impl MultipartStore for SimStore {
             let content_id = index.to_string();
             Ok(PartId { content_id })
         };
-        {
-            let [now, most] = &mut self.state.lock().parts_in_flight;
-            *now += 1;
-            *most = (*most).max(*now);
-        }
-        let put = self.request(&format!("part {index}"), path, serve).await;
-        self.state.lock().parts_in_flight[0] -= 1;
-        put
+        let _entered = self.enter(|state| &mut state.parts);
+        self.request(&format!("part {index}"), path, serve).await
     }
 
     async fn complete_multipart(

@@ -8,7 +8,8 @@
 //! | `frame`, `version` | the frame around a record of a stream; the version of a file |
 //! | `block_key`, `cache_counters` | addresses of blocks; counters of caches |
 //! | `block_cache` | the cache of immutable blocks on the fast tier |
-//! | `pool`, `file` | frames of blocks in memory; files of blocks |
+//! | `pool` | frames of blocks in memory |
+//! | `file` | files of blocks |
 //! | `level_blocks` | blocks of an index's levels, with their image |
 //! | `run` | sorted runs of records |
 //! | `stream` | streams of frames, read back |

@@ -5,6 +5,7 @@
 //! once: both follow from the snapshot's rows, which do not change.
 
 mod history_query;
+mod read_ahead;
 mod relaxed;
 mod statistics;
 mod unit;
@@ -23,6 +24,7 @@ use crate::transaction::Transaction;
 use arrow_array::builder::BooleanBufferBuilder;
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use read_ahead::ReadAhead;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use strandline_base::{BLOCK_ROWS, ColumnId, CommitTs, Error, Result, SqlState};
@@ -65,6 +67,8 @@ pub struct TableScan {
     parts: AtomicUsize,
     /// a batch ends after this many bytes of rows, even if the rows are few
     batch_bytes: usize,
+    /// over an object store
+    ahead: Option<ReadAhead>,
 }
 
 impl Statement {
@@ -132,6 +136,7 @@ impl Statement {
             .ranges_total
             .store(all.len() as u64, Ordering::Relaxed);
         let ranges = ranges.unwrap_or_else(|| all.into_iter().map(|r| (r, None)).collect());
+        let reads_ahead = self.transaction().db().shared.files.reads_ahead();
         Ok(Arc::new(TableScan {
             store,
             _snapshot: snapshot,
@@ -144,6 +149,7 @@ impl Statement {
             statement: self.transaction().clone(),
             parts: AtomicUsize::new(0),
             batch_bytes: self.transaction().db().settings().range_bytes(),
+            ahead: reads_ahead.then(ReadAhead::new),
         }))
     }
 }
@@ -169,9 +175,8 @@ impl TableScan {
     /// Whether opening unit `unit` reads no files: the bounds that prune it are in memory, and so
     /// is the rows' metadata, if it is needed.
     pub fn opens_in_memory(&self, unit: usize) -> bool {
-        let (range, _) = &self.ranges[unit];
-        let pruning = self.request.prune.iter().map(|predicate| predicate.column);
-        range.opens_in_memory(self.visibility.ts, pruning)
+        self.range(unit)
+            .opens_in_memory(self.visibility.ts, self.pruning())
     }
 
     /// Prepares unit `unit` for reading at the scan's snapshot.

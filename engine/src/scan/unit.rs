@@ -30,14 +30,23 @@ pub struct UnitReader {
     /// the scan's filters that must be evaluated for this unit
     filters: Vec<Arc<dyn RowFilter>>,
     next_block: usize,
+    has_rows: bool,
 }
 
 impl TableScan {
     /// Opens unit `unit` (below `units()`).
     pub fn open_unit(self: &Arc<Self>, unit: usize) -> Result<UnitReader> {
         self.statement.check_cancelled()?;
+        if let Some(ahead) = &self.ahead {
+            ahead.advance(self, unit, !self.opens_in_memory(unit));
+        }
         let snapshot = self.prepare(unit)?;
         let keep = self.blocks_to_read(&snapshot)?;
+        if let Some(ahead) = &self.ahead
+            && keep.contains(&true)
+        {
+            ahead.cover(self, unit);
+        }
         let filters = match keep.contains(&true) {
             true => self.open_filters(&snapshot)?,
             false => Vec::new(),
@@ -60,6 +69,7 @@ impl TableScan {
             keep,
             filters,
             next_block: 0,
+            has_rows: false,
         })
     }
 }
@@ -120,6 +130,7 @@ impl UnitReader {
             several => arrow_select::concat::concat_batches(&self.scan.schema, several)
                 .map_err(|e| Error::internal(format!("joining batches: {e}")))?,
         };
+        self.has_rows = true;
         self.scan
             .metrics
             .rows_returned
@@ -183,6 +194,15 @@ impl UnitReader {
         let rows = select(&mut output, span.len(), selection)?;
         // Build the batch last: slots without a visible row may be NULL in a NOT NULL column.
         batch_of(scan.schema.clone(), output, rows)
+    }
+}
+
+impl Drop for UnitReader {
+    fn drop(&mut self) {
+        if let Some(ahead) = &self.scan.ahead {
+            let was_read = self.keep.contains(&true) && (self.is_at_end() || self.has_rows);
+            ahead.end(self.unit, was_read.then_some(self.has_rows));
+        }
     }
 }
 

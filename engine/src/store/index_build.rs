@@ -10,10 +10,11 @@
 
 use crate::store::all_rows::{self, RangeSlots, values_at};
 use crate::store::newest;
-use crate::store::{Store, StoredIndex, TableStore, VersionBounds};
+use crate::store::{Store, StoredIndex, StoredRange, TableStore, UnitWindows, VersionBounds};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use strandline_base::{CommitTs, Error, RangeNo, Result, RowId, Value};
+use strandline_base::sync::Mutex;
+use strandline_base::{ColumnId, CommitTs, Error, RangeNo, Result, RowId, Value};
 use strandline_index::BulkLoad;
 use strandline_table::lineage::base::BaseBody;
 use strandline_table::lineage::range::{Range, RangeVersion};
@@ -46,14 +47,28 @@ pub(crate) fn fill(
     observer: &dyn BuildObserver,
 ) -> Result<()> {
     let _no_sweep = index.sweep.done.lock();
-    let ranges = store.lineage.ranges();
+    let ranges = store.ranges();
     let next = AtomicUsize::new(0);
+    let ahead = BuildAhead {
+        store,
+        columns: &index.columns,
+        ts: newest(own).ts,
+        ranges: &ranges,
+        plan: Mutex::default(),
+    };
     // Every slot may turn out to have an entry, or none.
     index.index.expect_entries(slots(store) as usize);
     let work = || {
         let (mut load, mut loaded) = (index.index.bulk_load(), 0);
-        while let Some(range) = ranges.get(next.fetch_add(1, Ordering::Relaxed)) {
+        loop {
+            let unit = next.fetch_add(1, Ordering::Relaxed);
+            let Some(range) = ranges.get(unit) else {
+                break;
+            };
+            ahead.advance(unit);
+            let range = range.range();
             let slots = index_range(store, index, range, own, &mut *load, observer)?;
+            ahead.end(unit);
             loaded += slots;
             if loaded >= LOAD_ROWS {
                 std::mem::replace(&mut load, index.index.bulk_load()).finish()?;
@@ -77,6 +92,49 @@ pub(crate) fn fill(
     });
     index.index.expect_entries(0);
     outcome
+}
+
+/// Requests the columns of the next ranges of a build from an object store.
+struct BuildAhead<'a> {
+    store: &'a Store,
+    columns: &'a [ColumnId],
+    ts: CommitTs,
+    ranges: &'a [StoredRange],
+    plan: Mutex<BuildPlan>,
+}
+
+#[derive(Default)]
+struct BuildPlan {
+    windows: UnitWindows,
+    /// the first range without windows
+    next: usize,
+}
+
+impl BuildAhead<'_> {
+    /// Starts windows for `unit`, which is about to be read, and for ranges after it.
+    fn advance(&self, unit: usize) {
+        if !self.store.lineage.reads_ahead() {
+            return;
+        }
+        let mut plan = self.plan.lock();
+        plan.next = plan.next.max(unit);
+        while let Some(range) = self.ranges.get(plan.next) {
+            let (at, pool) = (plan.next, self.store.lineage.pool());
+            let mut requests = range.column_requests(self.columns);
+            requests.extend(range.opening_requests(self.ts, std::iter::empty()));
+            let is_full = plan.windows.is_full() && at > unit;
+            if is_full || !plan.windows.start(at, requests, pool) {
+                return;
+            }
+            plan.next += 1;
+        }
+    }
+
+    /// Drops the windows of a range that was read.
+    fn end(&self, unit: usize) {
+        let windows = self.plan.lock().windows.end(unit);
+        drop(windows);
+    }
 }
 
 /// Adds the entries of the noted rows that `index` lacks, for every version that they have: ranges

@@ -28,10 +28,12 @@ mod restore;
 mod statistics;
 mod stored_index;
 mod table_store;
+mod unit_windows;
 
 pub(crate) use files::{HeldFiles, damage_of};
 pub(crate) use holders::{Hold, Waiting};
 pub(crate) use range::{RangeForm, RangeSummary, StoredRange};
+pub(crate) use range_reads::StoreRequest;
 pub(crate) use restore::{RestoredFrom, RowChange};
 pub use statistics::{ColumnStatistics, TableStatistics};
 pub(crate) use stored_index::{
@@ -39,6 +41,7 @@ pub(crate) use stored_index::{
     hinted_row, key_index, readable_index, secondary_index,
 };
 pub(crate) use table_store::TableStore;
+pub(crate) use unit_windows::UnitWindows;
 
 // Results of reads, and what all storages share: callers name them as this room's.
 pub(crate) use strandline_table::lineage::horizon::Horizon;

@@ -163,3 +163,66 @@ fn a_removed_name_reads_as_its_next_object() {
         device.remove("tier").expect("remove");
     }
 }
+
+fn started(file: &dyn File, offset: u64, len: u64) -> Result<Vec<u8>, Error> {
+    let started = file.start_read(offset, len).expect("started");
+    Ok((*started.wait()?).as_ref().to_vec())
+}
+
+#[test]
+fn started_reads_are_right_and_take_what_they_ask_for() {
+    let store = SimStore::new();
+    let len = 9 << 20;
+    let (file, bytes) = (stored(&store, len), content(len));
+    let before = store.requests();
+    for (offset, n) in [(0, 1), (7, 100), (len - 1, 1), (3, 4 << 20), (0, len)] {
+        let read = started(&*file, offset as u64, n as u64).expect("read");
+        assert_eq!(read, bytes[offset..offset + n]);
+    }
+    let gets = gets(&store, before);
+    assert_eq!(gets.len(), 4 + 3, "{gets:?}");
+    for (offset, n) in [(0, 0), (0, len as u64 + 1), (len as u64, 1), (u64::MAX, 1)] {
+        assert!(file.start_read(offset, n).is_none(), "{offset} {n}");
+    }
+    let unsynced = device(&store).create("chunks-2").expect("create");
+    unsynced.write_all_at(&[1; 10], 0).expect("write");
+    assert!(unsynced.start_read(0, 10).is_none(), "not stored yet");
+    assert_eq!(store.requests() - before, 7);
+}
+
+#[test]
+fn a_started_read_has_the_error_of_its_last_attempt() {
+    let store = SimStore::new();
+    let file = stored(&store, 5 << 20);
+    store.fault_at(store.requests() + 1, strandline_sim::StoreFault::Refuse);
+    started(&*file, 0, 5 << 20).expect("the second attempt");
+    store.set_unreachable(true);
+    let error = started(&*file, 0, 5 << 20).expect_err("unreachable");
+    assert_eq!(error.sqlstate(), SqlState::IO_ERROR);
+}
+
+/// On the real clock: requests that wait for others would time out on a paused one.
+#[test]
+fn a_started_read_requests_all_at_once_and_ends_when_it_is_dropped() {
+    let store = SimStore::new();
+    let options = Options {
+        part_bytes: 64 << 20,
+        ..Options::default()
+    };
+    let shared: Arc<dyn crate::Store> = Arc::new(store.clone());
+    let device = ObjectDevice::new(shared, Path::from("a/b"), "sim://", options).expect("device");
+    let len = 24 << 20;
+    let file = write(&device, "chunks-1", &content(len)).expect("write");
+    store.gather_gets("chunks-", 6);
+    assert_eq!(started(&*file, 0, len as u64).expect("read"), content(len));
+    assert_eq!(store.gets_in_flight_max(), 6);
+    store.gather_gets("chunks-", 1000);
+    let dropped = file.start_read(0, len as u64).expect("started");
+    while store.gets_in_flight() < 6 {
+        std::thread::yield_now();
+    }
+    drop(dropped);
+    while store.gets_in_flight() > 0 {
+        std::thread::yield_now();
+    }
+}

@@ -75,6 +75,11 @@ impl BlockCache {
         is_hit
     }
 
+    /// Whether the block is cached now. It is no read: the block is not kept longer for it.
+    pub fn has(&self, block: BlockKey) -> bool {
+        self.state.lock().entry(block).is_some()
+    }
+
     /// Bytes of the largest block that is admitted.
     pub fn block_bytes_max(&self) -> u32 {
         self.state.lock().settings.block_bytes_max()

@@ -3,7 +3,8 @@
 //! A blob is addressed by (file, offset, length). Its checksum identity is that of its [`BlockId`].
 //! The byte layout is in docs/format.md, section "Chunk files".
 
-use super::{Access, BlockId, DataFiles, Extent, FileKind, StoredFile, Tier};
+use super::{Access, BlockId, DataFiles, Extent, FileKind, StoredFile, Tier, Window};
+use crate::pool::Pool;
 use std::sync::Arc;
 use strandline_base::bytes::PutBytes;
 use strandline_base::{Error, Result, checksum};
@@ -100,6 +101,27 @@ impl DataFile {
         let mut bytes = Vec::new();
         let checked = self.0.read_scanned(extent, &mut bytes, check)?;
         Ok((bytes, checked))
+    }
+
+    /// See [`StoredFile::scan_needs_request`].
+    pub fn scan_needs_request(&self, extent: Extent) -> bool {
+        self.0.scan_needs_request(extent)
+    }
+
+    /// See [`StoredFile::block_needs_request`].
+    pub fn block_needs_request(&self, extent: Extent) -> bool {
+        self.0.block_needs_request(extent)
+    }
+
+    /// See [`StoredFile::start_windows`].
+    pub fn start_windows(
+        &self,
+        extents: Vec<Extent>,
+        own: usize,
+        pool: &Arc<Pool>,
+        started: &mut Vec<Arc<Window>>,
+    ) -> bool {
+        self.0.start_windows(extents, own, pool, started)
     }
 
     /// Compares the header, see [`StoredFile::verify_header`].

@@ -10,7 +10,8 @@
 //!
 //! Invariants:
 //! 1. The header of a file is checked whenever the file is opened, before a byte of it is returned.
-//!    The block cache may give the header: it has the bytes of an earlier check.
+//!    The block cache may give the header: it has the bytes of an earlier check. Bytes of a window
+//!    ([`Window`]) come without it; invariant 3 covers them.
 //! 2. At most [`OPEN_FILES_MAX`] files are open, besides those that a running read holds.
 //! 3. The checksum of a block covers its [`BlockId`], so that a misplaced block is detected. The
 //!    reader checks it, because it knows the checksum's place.
@@ -18,13 +19,15 @@
 //!    tier is never copied into it.
 //!
 //! Lock order: the list of open files → a file's handle (only for counting) → the block cache.
-//! Opening and closing hold one of the first two at a time.
+//! Opening and closing hold one of the first two at a time. The list of windows is held alone.
 
 pub mod data_file;
 mod stored;
+mod windows;
 
 pub use stored::{DataFiles, FileKind, OPEN_FILES_MAX, StoredFile};
 pub use strandline_device::Tier;
+pub use windows::Window;
 
 /// A range of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,14 +1,16 @@
 //! Immutable files: opened on first use, closed under pressure, removed with the last reference.
 
+use super::windows::{Window, Windows, joined};
 use super::{Access, Extent};
 use crate::block_cache::BlockCache;
 use crate::block_key::BlockKey;
+use crate::pool::Pool;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use strandline_base::sync::Mutex;
 use strandline_base::{Error, Result};
-use strandline_device::{Device, File, Tier, path_of};
+use strandline_device::{Device, File, StartedRead, Tier, path_of};
 
 /// The most files of one database that are open at the same time. Processes are commonly limited to
 /// 1,024 open files, and a large table has more.
@@ -106,7 +108,8 @@ impl StoredFile {
 
     /// Reads one block as [`StoredFile::read`] does, and returns the result of `check`, which
     /// compares its checksum. A random read of a file on the capacity tier goes through the block
-    /// cache, which gets only blocks that have passed their check.
+    /// cache, which gets only blocks that have passed their check, and through the windows of
+    /// scans.
     ///
     /// # Errors
     /// Those of [`StoredFile::read`] and of `check`.
@@ -121,20 +124,23 @@ impl StoredFile {
         if extent.len == 0 {
             return check(&[]);
         }
-        let read = |memory: &mut [u8]| self.read_device(extent.offset, access, memory);
         match access {
-            Access::Random => self.read_cached(extent.offset, memory, read, check),
+            Access::Random => {
+                let read =
+                    |memory: &mut [u8]| self.read_window_or_device(extent.offset, access, memory);
+                self.read_cached(extent.offset, memory, read, check)
+            }
             Access::Sequential => {
-                read(memory)?;
+                self.read_device(extent.offset, access, memory)?;
                 check(memory)
             }
         }
     }
 
     /// Reads what a scan keeps, and returns the result of `check`, which compares its checksums. On
-    /// an object store it goes through the block cache, in pieces, since a request takes as long as
-    /// many reads of the fast tier. Of a directory it goes past the cache, so that scans do not
-    /// wash it out.
+    /// an object store it goes through the windows of scans and the block cache, in pieces, since a
+    /// request takes as long as many reads of the fast tier. Of a directory it goes past the cache,
+    /// so that scans do not wash it out.
     ///
     /// # Errors
     /// Those of [`StoredFile::read`] and of `check`.
@@ -147,10 +153,10 @@ impl StoredFile {
         self.size(memory, extent)?;
         let cache = self.cache().filter(|_| self.files.is_object_store);
         let Some(cache) = cache.filter(|_| extent.len > 0) else {
-            self.read_device(extent.offset, Access::Sequential, memory)?;
+            self.read_window_or_device(extent.offset, Access::Sequential, memory)?;
             return check(memory);
         };
-        let piece_bytes = cache.block_bytes_max().min(PIECE_BYTES) as usize;
+        let piece_bytes = piece_bytes(cache) as usize;
         let block = |at: usize, piece: &[u8]| BlockKey {
             file: self.id,
             offset: extent.offset + (at * piece_bytes) as u64,
@@ -160,12 +166,82 @@ impl StoredFile {
         if pieces.all(|(at, piece)| cache.read(block(at, piece), piece)) {
             return check(memory);
         }
-        self.read_device(extent.offset, Access::Sequential, memory)?;
+        self.read_window_or_device(extent.offset, Access::Sequential, memory)?;
         let checked = check(memory)?;
         for (at, piece) in memory.chunks(piece_bytes).enumerate() {
             cache.admit(block(at, piece), piece);
         }
         Ok(checked)
+    }
+
+    /// Whether [`StoredFile::read_scanned`] would make a request for `extent` now: neither the
+    /// block cache nor a window has it.
+    pub fn scan_needs_request(&self, extent: Extent) -> bool {
+        let is_cached = || {
+            self.cache().is_some_and(|cache| {
+                let piece_bytes = u64::from(piece_bytes(cache));
+                let ends = extent.offset + extent.len;
+                let mut pieces = (extent.offset..ends).step_by(piece_bytes as usize);
+                pieces.all(|offset| {
+                    let len = piece_bytes.min(ends - offset);
+                    cache.has(self.block(Extent { offset, len }))
+                })
+            })
+        };
+        extent.len > 0 && !self.files.windows.has(self.id, extent) && !is_cached()
+    }
+
+    /// Whether [`StoredFile::read_block`] with random access would make a request for `extent` now.
+    pub fn block_needs_request(&self, extent: Extent) -> bool {
+        let is_cached = || {
+            self.cache()
+                .is_some_and(|cache| cache.has(self.block(extent)))
+        };
+        extent.len > 0 && !self.files.windows.has(self.id, extent) && !is_cached()
+    }
+
+    /// Starts windows of `extents`, for a scan whose windows have `own` bytes. Extents that are
+    /// close together share one. Ends at the first window for which there is no room; whether there
+    /// was room for all.
+    pub fn start_windows(
+        &self,
+        extents: Vec<Extent>,
+        own: usize,
+        pool: &Arc<Pool>,
+        started: &mut Vec<Arc<Window>>,
+    ) -> bool {
+        let mut own = own;
+        for extent in joined(extents) {
+            let windows = &self.files.windows;
+            let start = || self.start_read(extent);
+            let Some(window) = windows.start((self.id, extent), own, pool, start) else {
+                return false;
+            };
+            own += window.memory_bytes();
+            self.files.count_read(Access::Sequential);
+            started.push(window);
+        }
+        true
+    }
+
+    /// Starts a read of the file, whose header is not checked: the reader's checksums have the
+    /// file's number.
+    fn start_read(&self, extent: Extent) -> Option<Box<dyn StartedRead>> {
+        // The lock is held while another thread opens the file, which may take a request.
+        let open = self.handle.try_lock().and_then(|handle| handle.clone());
+        let file = match open {
+            Some(file) => file,
+            None => self.files.device.open(&self.name).ok()?,
+        };
+        file.start_read(extent.offset, extent.len)
+    }
+
+    fn block(&self, extent: Extent) -> BlockKey {
+        BlockKey {
+            file: self.id,
+            offset: extent.offset,
+            len: extent.len as u32,
+        }
     }
 
     /// Compares the header on the device, past the block cache.
@@ -190,8 +266,16 @@ impl StoredFile {
 
     fn read_device(&self, offset: u64, access: Access, memory: &mut [u8]) -> Result<()> {
         let file = self.open()?;
-        self.files.reads[access as usize].fetch_add(1, Ordering::Relaxed);
+        self.files.count_read(access);
         file.read_exact_at(memory, offset)
+    }
+
+    /// Reads from a window that has the bytes, else from the device.
+    fn read_window_or_device(&self, offset: u64, access: Access, memory: &mut [u8]) -> Result<()> {
+        if self.files.windows.read(self.id, offset, memory) {
+            return Ok(());
+        }
+        self.read_device(offset, access, memory)
     }
 
     /// Fills `memory` from the block cache or by `read`, and checks it.
@@ -258,6 +342,11 @@ impl StoredFile {
     }
 }
 
+/// Bytes of the pieces in which the block cache has what scans have read.
+fn piece_bytes(cache: &BlockCache) -> u32 {
+    cache.block_bytes_max().min(PIECE_BYTES)
+}
+
 impl Drop for StoredFile {
     fn drop(&mut self) {
         if *self.remove_on_drop.get_mut() {
@@ -285,6 +374,8 @@ pub struct DataFiles {
     /// the capacity tier is an object store
     is_object_store: bool,
     open: Mutex<VecDeque<Weak<OpenFile>>>,
+    /// what scans have requested ahead
+    windows: Windows,
     /// by [`Access`]
     reads: [AtomicU64; 2],
 }
@@ -303,6 +394,7 @@ impl DataFiles {
             block_cache,
             is_object_store,
             open: Mutex::default(),
+            windows: Windows::default(),
             reads: Default::default(),
         })
     }
@@ -329,9 +421,19 @@ impl DataFiles {
         tiers.is_some_and(|tiers| tiers.tier_of(name) == Tier::Fast)
     }
 
-    /// Reads of files so far, without those that the block cache has served.
+    /// Whether scans read ahead: the reads of the capacity tier can be started without waiting.
+    pub fn reads_ahead(&self) -> bool {
+        self.is_object_store
+    }
+
+    /// Reads of files so far, without those that the block cache has served. A window is one
+    /// sequential read, and the reads that it serves are none.
     pub fn reads(&self, access: Access) -> u64 {
         self.reads[access as usize].load(Ordering::Relaxed)
+    }
+
+    fn count_read(&self, access: Access) {
+        self.reads[access as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// The number of open files, without those that running reads hold.

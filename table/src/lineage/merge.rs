@@ -288,14 +288,10 @@ impl Lineage {
                 spec,
                 meta: &meta,
             };
-            let extent = column_rows.write(&mut writer)?;
-            let file = writer.file().clone();
-            chunks[column.0 as usize] = Some(ChunkColumn::new(
-                file,
-                extent,
-                spec.sql_type,
-                &self.shared.pool,
-            ));
+            let written = column_rows.write(&mut writer)?;
+            let file = writer.file();
+            let chunk = self.shared.written_chunk(file, written, spec.sql_type);
+            chunks[column.0 as usize] = Some(chunk);
         }
         let blob = match meta.uniform_start() {
             Some(_) => None,

@@ -22,8 +22,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use strandline_base::sync::Mutex;
 use strandline_base::{
-    AppendList, CommitTs, Error, ErrorKind, RANGE_ROWS, RangeNo, Result, SqlState, StorageId,
+    AppendList, CommitTs, Error, ErrorKind, RANGE_ROWS, RangeNo, Result, SqlState, SqlType,
+    StorageId,
 };
+use strandline_column::chunk::ChunkFooter;
 use strandline_storage::file::data_file::DataFile;
 use strandline_storage::file::{DataFiles, Extent};
 use strandline_storage::pool::Pool;
@@ -60,6 +62,21 @@ impl Shared {
     /// A file number that was never used.
     pub fn new_file_id(&self) -> u64 {
         self.next_file.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The chunk that was just written to `file`: its place and its footer. On an object store the
+    /// footer is kept, so that the first read of a row takes one request.
+    pub(crate) fn written_chunk(
+        &self,
+        file: &Arc<DataFile>,
+        (extent, footer): (Extent, ChunkFooter),
+        sql_type: SqlType,
+    ) -> Arc<ChunkColumn> {
+        let column = ChunkColumn::new(file.clone(), extent, sql_type, &self.pool);
+        if self.files.reads_ahead() {
+            column.stored.keep_written(footer);
+        }
+        column
     }
 }
 
@@ -150,6 +167,11 @@ impl Lineage {
     /// The pool of its frames.
     pub fn pool(&self) -> &Arc<Pool> {
         &self.shared.pool
+    }
+
+    /// Whether readers request bytes ahead, see [`DataFiles::reads_ahead`].
+    pub fn reads_ahead(&self) -> bool {
+        self.shared.files.reads_ahead()
     }
     /// The current columns.
     pub fn schema(&self) -> Arc<StorageSchema> {

@@ -79,6 +79,16 @@ impl ChunkColumn {
         frames.whole.is_filled() || frames.encoded.is_filled()
     }
 
+    /// The bytes that a scan requests from the store, if any.
+    pub fn scan_request(&self) -> Option<Extent> {
+        let is_read_by_blocks = !self.decodes_cheaply() && self.exceeds_frames();
+        match is_read_by_blocks {
+            _ if self.is_resident() => None,
+            true => self.stored.footer_request(),
+            false => self.stored.whole_request(),
+        }
+    }
+
     /// Whether decoding is so cheap that scans decode the encoded bytes each time, rather than
     /// keep the decoded array: they then read less memory, and may patch the array in place.
     fn decodes_cheaply(&self) -> bool {
@@ -177,7 +187,7 @@ impl ChunkColumn {
         })
     }
 
-    /// Reads one value; only its block is read and decoded if it is not in memory.
+    /// Reads one value; only its block is read and decoded if the column is not in memory.
     pub fn value(&self, row: usize) -> Result<Value> {
         let frames = self.frames();
         let value_at = |array: &ArrayRef, row| value_at(self.stored.sql_type(), array, row);
@@ -189,7 +199,15 @@ impl ChunkColumn {
         if let Some(value) = slot.with(|array| value_at(array, at)) {
             return Ok(value);
         }
-        let array = slot.get_or_load(|| self.sized_block(block, Access::Random))?;
+        let array = slot.get_or_load(|| {
+            if !frames.encoded.is_filled() {
+                return self.sized_block(block, Access::Random);
+            }
+            // A scan has left the encoded bytes.
+            let array = self.blocks(block..block + 1, None)?.array;
+            let bytes = array.get_array_memory_size();
+            Ok((array, bytes))
+        })?;
         Ok(value_at(&array, at))
     }
 

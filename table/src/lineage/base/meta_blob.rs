@@ -30,6 +30,11 @@ impl MetaBlob {
     pub fn is_loaded(&self) -> bool {
         self.frame.is_filled()
     }
+    /// The bytes that loading it requests from the store, if any.
+    pub fn request(&self) -> Option<Extent> {
+        let is_wanted = !self.is_loaded() && self.file.block_needs_request(self.extent);
+        is_wanted.then_some(self.extent)
+    }
     /// The decoded metadata.
     pub fn load(&self) -> Result<Arc<RowMeta>> {
         self.frame.get_or_load(|| {

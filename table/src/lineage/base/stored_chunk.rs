@@ -11,6 +11,9 @@ use strandline_storage::file::data_file::DataFile;
 use strandline_storage::file::{Access, Extent};
 use strandline_storage::pool::Pool;
 
+/// The inverse share of the pool up to which footers are kept that nobody has asked for.
+const KEPT_PART: usize = 16;
+
 /// A chunk in a data file.
 #[derive(Debug)]
 pub struct StoredChunk {
@@ -73,6 +76,15 @@ impl StoredChunk {
         Ok(self.keep(footer))
     }
 
+    /// Keeps the footer of a chunk that was just written, unless kept bytes have more than a
+    /// [`KEPT_PART`]th of the pool.
+    pub fn keep_written(&self, footer: ChunkFooter) {
+        let kept_bytes = self.pool.kept_bytes() + footer.memory_bytes();
+        if kept_bytes <= self.pool.budget_bytes() / KEPT_PART {
+            self.keep(footer);
+        }
+    }
+
     fn keep(&self, footer: ChunkFooter) -> &Arc<ChunkFooter> {
         self.footer.get_or_init(|| {
             self.pool.add_kept_bytes(footer.memory_bytes());
@@ -100,6 +112,20 @@ impl StoredChunk {
     /// Whether the footer has been read.
     pub fn has_footer(&self) -> bool {
         self.footer.get().is_some()
+    }
+
+    /// The bytes that reading the footer requests from the store, if any.
+    pub fn footer_request(&self) -> Option<Extent> {
+        let end = (!self.has_footer()).then(|| self.end())?;
+        self.file.block_needs_request(end).then_some(end)
+    }
+
+    /// The bytes that reading everything requests from the store, if any.
+    pub fn whole_request(&self) -> Option<Extent> {
+        let needs_all = self.file.scan_needs_request(self.extent);
+        needs_all
+            .then_some(self.extent)
+            .or_else(|| self.footer_request())
     }
 
     /// The chunk's bounds, if the footer has been read.

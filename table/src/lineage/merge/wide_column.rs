@@ -23,7 +23,7 @@ use std::sync::Arc;
 use strandline_base::cell::StorageColumn;
 use strandline_base::value_words::Physical;
 use strandline_base::{BLOCK_ROWS, Result};
-use strandline_column::chunk::{ChunkStream, encode_chunk};
+use strandline_column::chunk::{ChunkFooter, ChunkStream, encode_chunk};
 use strandline_column::types::arrow_type;
 use strandline_storage::file::Extent;
 use strandline_storage::file::data_file::DataFileWriter;
@@ -44,15 +44,14 @@ pub(super) struct MergedColumn<'a> {
 }
 
 impl MergedColumn<'_> {
-    /// Encodes and writes the column.
-    pub fn write(&self, writer: &mut DataFileWriter) -> Result<Extent> {
+    /// Encodes and writes the column; its place and its footer.
+    pub fn write(&self, writer: &mut DataFileWriter) -> Result<(Extent, ChunkFooter)> {
         let (t, rows) = (self.spec.sql_type, self.snapshot.rows());
         let part = self.snapshot.part(0..rows);
         if self.spec.physical != Physical::Bytes || part.stored_bytes(self.at) <= WIDE_BYTES as u64
         {
             let array = scrub(self.spec, part.column(self.at)?, self.meta, 0)?;
-            let blob = writer.blob(|identity, out| encode_chunk(t, &array, identity, out));
-            return Ok(blob?.0);
+            return writer.blob(|identity, out| encode_chunk(t, &array, identity, out));
         }
         drop(part);
         let head = match arrow_type(t) {
@@ -60,10 +59,9 @@ impl MergedColumn<'_> {
             _ => self.head::<BinaryViewType>()?,
         };
         if head.len() == rows {
-            let blob = writer.blob(|identity, out| encode_chunk(t, &head, identity, out));
-            return Ok(blob?.0);
+            return writer.blob(|identity, out| encode_chunk(t, &head, identity, out));
         }
-        let blob = writer.blob_in_pieces(|identity, pieces| {
+        writer.blob_in_pieces(|identity, pieces| {
             let mut stream = ChunkStream::new(t, rows, &head, identity)?;
             for first in (0..rows).step_by(BLOCK_ROWS) {
                 let block = match first < head.len() {
@@ -74,8 +72,7 @@ impl MergedColumn<'_> {
                 pieces.written()?;
             }
             stream.finish(pieces.buffer())
-        });
-        Ok(blob?.0)
+        })
     }
 
     /// The block that begins at row `first`.

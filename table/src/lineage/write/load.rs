@@ -1,7 +1,7 @@
 //! Loading a range in bulk: encode, write, publish under the loader's start word.
 
 use crate::lineage::base::row_block::RowBlocks;
-use crate::lineage::base::{BaseBody, BaseState, ChunkBase, ChunkColumn};
+use crate::lineage::base::{BaseBody, BaseState, ChunkBase};
 use crate::lineage::{BasedRange, Lineage};
 use arrow_array::ArrayRef;
 use std::sync::Arc;
@@ -27,10 +27,11 @@ impl Lineage {
         let mut columns = vec![None; schema.len()];
         for (&id, array) in ids.iter().zip(arrays) {
             let spec = schema.column(id);
-            let (extent, _) =
+            let written =
                 file.blob(|identity, out| encode_chunk(spec.sql_type, array, identity, out))?;
-            let data = file.file().clone();
-            let chunk = ChunkColumn::new(data, extent, spec.sql_type, &self.shared.pool);
+            let chunk = self
+                .shared
+                .written_chunk(file.file(), written, spec.sql_type);
             columns[id.0 as usize] = Some(chunk);
         }
         let (data, _) = file.finish()?;
