@@ -12,7 +12,7 @@ use bytes::Bytes;
 use object_store::path::Path;
 use strandline_base::sync::{Arc, Mutex};
 use strandline_base::{Error, ErrorKind, Result, SqlState};
-use strandline_device::{File, short_read_error};
+use strandline_device::{File, ReadAt, short_read_error};
 
 use crate::executor::Executor;
 use crate::read_ahead::ReadAhead;
@@ -139,10 +139,21 @@ impl ObjectFile {
         .with_hint("Objects are written once, from begin to end. This is a bug in Strandline.")
     }
 
+    /// The end of a read; an error if it is beyond the file, which has `len` bytes.
+    fn end_of_read(&self, offset: u64, bytes: usize, len: u64) -> Result<u64> {
+        let end = offset.checked_add(bytes as u64).filter(|&end| end <= len);
+        end.ok_or_else(|| short_read_error(self.object(), offset, bytes, len))
+    }
+
     /// The bytes of `range`, in pieces that are requested at the same time.
     fn fetch(&self, start: u64, end: u64) -> Result<Vec<Bytes>> {
         let pieces = (start..end).step_by(PIECE_BYTES as usize);
         let pieces: Vec<(u64, u64)> = pieces.map(|at| (at, PIECE_BYTES.min(end - at))).collect();
+        self.fetch_pieces(&pieces)
+    }
+
+    /// Pieces, by offset and length, of which [`PIECES`] are requested at the same time.
+    fn fetch_pieces(&self, pieces: &[(u64, u64)]) -> Result<Vec<Bytes>> {
         let mut fetched = Vec::with_capacity(pieces.len());
         for group in pieces.chunks(PIECES) {
             let start = |&(at, len): &(u64, u64)| {
@@ -166,10 +177,7 @@ impl File for ObjectFile {
 
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         let len = self.stored_len()?;
-        let end = offset.checked_add(buf.len() as u64);
-        let Some(end) = end.filter(|&end| end <= len) else {
-            return Err(short_read_error(self.object(), offset, buf.len(), len));
-        };
+        let end = self.end_of_read(offset, buf.len(), len)?;
         if buf.is_empty() {
             return Ok(());
         }
@@ -189,6 +197,33 @@ impl File for ObjectFile {
             self.reader
                 .ahead
                 .keep(&self.name, range.start, window.clone());
+        }
+        Ok(())
+    }
+
+    /// A batch begins no window: its reads are of single rows.
+    fn read_batch(&self, reads: &mut [ReadAt<'_>]) -> Result<()> {
+        let len = self.stored_len()?;
+        let mut missing = Vec::with_capacity(reads.len());
+        for read in reads {
+            self.end_of_read(read.offset, read.buf.len(), len)?;
+            if read.buf.len() as u64 > PIECE_BYTES {
+                self.read_exact_at(read.buf, read.offset)?;
+            } else if !read.buf.is_empty()
+                && !self
+                    .reader
+                    .ahead
+                    .read_kept(&self.name, read.buf, read.offset)
+            {
+                missing.push(read);
+            }
+        }
+        let pieces = missing
+            .iter()
+            .map(|read| (read.offset, read.buf.len() as u64));
+        let pieces: Vec<(u64, u64)> = pieces.collect();
+        for (read, piece) in missing.into_iter().zip(self.fetch_pieces(&pieces)?) {
+            read.buf.copy_from_slice(&piece);
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use strandline_base::sync::Mutex;
 use strandline_base::{Error, Result};
-use strandline_device::{Device, File, Tier, path_of};
+use strandline_device::{Device, File, ReadAt, Tier, path_of};
 
 /// The most files of one database that are open at the same time. Processes are commonly limited to
 /// 1,024 open files, and a large table has more.
@@ -178,7 +178,8 @@ impl StoredFile {
         (self.kind.check)(self, &header)
     }
 
-    fn size(&self, memory: &mut Vec<u8>, extent: Extent) -> Result<()> {
+    /// Gives `memory` the length of `extent`.
+    pub(super) fn size(&self, memory: &mut Vec<u8>, extent: Extent) -> Result<()> {
         let len = usize::try_from(extent.len);
         let len = len.map_err(|_| Error::corrupt(self.place(extent.offset), "too long"))?;
         if memory.capacity() < len {
@@ -194,6 +195,33 @@ impl StoredFile {
         file.read_exact_at(memory, offset)
     }
 
+    /// Reads from the device, past the block cache, as one batch.
+    pub(super) fn read_device_batch(&self, reads: &mut [ReadAt<'_>], access: Access) -> Result<()> {
+        let file = self.open()?;
+        self.files.reads[access as usize].fetch_add(reads.len() as u64, Ordering::Relaxed);
+        file.read_batch(reads)
+    }
+
+    /// Fills `memory` if the block cache has the block.
+    pub(super) fn read_from_cache(&self, offset: u64, memory: &mut [u8]) -> bool {
+        let cached = self.cache().zip(self.block_key(offset, memory));
+        cached.is_some_and(|(cache, block)| cache.read(block, memory))
+    }
+
+    /// Offers a block that has passed its check to the block cache.
+    pub(super) fn offer(&self, offset: u64, bytes: &[u8]) {
+        if let Some((cache, block)) = self.cache().zip(self.block_key(offset, bytes)) {
+            cache.admit(block, bytes);
+        }
+    }
+
+    /// The block of these bytes; None if it is longer than any that is cached.
+    fn block_key(&self, offset: u64, bytes: &[u8]) -> Option<BlockKey> {
+        let len = u32::try_from(bytes.len()).ok()?;
+        let file = self.id;
+        Some(BlockKey { file, offset, len })
+    }
+
     /// Fills `memory` from the block cache or by `read`, and checks it.
     fn read_cached<R>(
         &self,
@@ -202,22 +230,12 @@ impl StoredFile {
         read: impl FnOnce(&mut [u8]) -> Result<()>,
         check: impl FnOnce(&[u8]) -> Result<R>,
     ) -> Result<R> {
-        let cache = self.cache().zip(u32::try_from(memory.len()).ok());
-        let block = |len| BlockKey {
-            file: self.id,
-            offset,
-            len,
-        };
-        if let Some((cache, len)) = cache
-            && cache.read(block(len), memory)
-        {
+        if self.read_from_cache(offset, memory) {
             return check(memory);
         }
         read(memory)?;
         let checked = check(memory)?;
-        if let Some((cache, len)) = cache {
-            cache.admit(block(len), memory);
-        }
+        self.offer(offset, memory);
         Ok(checked)
     }
 
