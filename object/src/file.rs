@@ -15,7 +15,7 @@ use strandline_base::{Error, ErrorKind, Result, SqlState};
 use strandline_device::{File, ReadAt, short_read_error};
 
 use crate::executor::Executor;
-use crate::read_ahead::ReadAhead;
+use crate::read_ahead::{ReadAhead, WINDOW_BYTES_MIN};
 use crate::requests::Requests;
 use crate::upload::{Upload, Uploader};
 
@@ -201,13 +201,17 @@ impl File for ObjectFile {
         Ok(())
     }
 
-    /// A batch begins no window: its reads are of single rows.
+    /// Several reads begin no window, except at the begin of the file: they are of single rows.
     fn read_batch(&self, reads: &mut [ReadAt<'_>]) -> Result<()> {
+        if let [one] = reads {
+            return self.read_exact_at(one.buf, one.offset);
+        }
         let len = self.stored_len()?;
         let mut missing = Vec::with_capacity(reads.len());
         for read in reads {
             self.end_of_read(read.offset, read.buf.len(), len)?;
-            if read.buf.len() as u64 > PIECE_BYTES {
+            let is_single = read.offset < WINDOW_BYTES_MIN || read.buf.len() as u64 > PIECE_BYTES;
+            if is_single {
                 self.read_exact_at(read.buf, read.offset)?;
             } else if !read.buf.is_empty()
                 && !self

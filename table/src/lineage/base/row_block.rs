@@ -6,7 +6,7 @@
 //! every decoded frame.
 //!
 //! The rows of a range are decoded for the columns that reads ask for, as most reads of a table ask
-//! for the same few: up to [`SETS`] sets of columns, each fewer than half. Reads of most columns
+//! for the same few: up to [`SETS`] sets of columns, each at most half. Reads of most columns
 //! use blocks of all columns; so do further sets, if they are a large part of all columns.
 //!
 //! A block is made once the columns asked for are in memory: by the second read of 4,096 rows while
@@ -277,7 +277,7 @@ impl RowBlocks {
             .filter(|c| is_word(c))
             .count();
         let Self { sets, all } = self;
-        if wanted.len() * 2 < held && wanted.len() <= COLUMNS_MAX {
+        if wanted.len() * 2 <= held && wanted.len() <= COLUMNS_MAX {
             for set in sets {
                 let set = set.get_or_init(|| Blocks::of(chunks, |column| wanted.contains(&column)));
                 if suits(set) {
