@@ -4,6 +4,7 @@ use super::*;
 use object_store::ObjectStoreExt;
 use strandline_base::rng::Rng;
 use strandline_base::{ErrorKind, SqlState};
+use strandline_device::ReadAt;
 
 /// The ranges that were requested since request number `from`.
 fn gets(store: &SimStore, from: u64) -> Vec<(u64, u64)> {
