@@ -100,6 +100,11 @@ macro_rules! forward {
             self.$inner.read_exact_at(buf, offset)
         }
     };
+    (@read_batch $inner:tt) => {
+        fn read_batch(&self, reads: &mut [$crate::ReadAt<'_>]) -> ::strandline_base::Result<()> {
+            self.$inner.read_batch(reads)
+        }
+    };
     (@write_all_at $inner:tt) => {
         fn write_all_at(&self, buf: &[u8], offset: u64) -> ::strandline_base::Result<()> {
             self.$inner.write_all_at(buf, offset)

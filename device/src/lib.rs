@@ -166,6 +166,16 @@ pub trait File: Send + Sync + Debug + 'static {
     fn start_read(&self, _offset: u64, _len: u64) -> Option<Box<dyn StartedRead>> {
         None
     }
+    /// Fills the buffers of several reads, each as [`File::read_exact_at`] does. A device that can
+    /// serves them at the same time, so they take about as long as one. After an error the content
+    /// of all buffers means nothing. A file that wraps another one may forward this method; without
+    /// it the reads go one by one.
+    fn read_batch(&self, reads: &mut [ReadAt<'_>]) -> Result<()> {
+        for read in reads {
+            self.read_exact_at(read.buf, read.offset)?;
+        }
+        Ok(())
+    }
     /// Writes all of `buf` at `offset`, growing the file if needed.
     fn write_all_at(&self, buf: &[u8], offset: u64) -> Result<()>;
     /// Makes all earlier writes of this file durable (fdatasync).
@@ -197,6 +207,15 @@ pub trait StartedRead: Send + Debug {
     /// # Errors
     /// Those of [`File::read_exact_at`].
     fn wait(self: Box<Self>) -> Result<ReadBytes>;
+}
+
+/// One read of a batch, see [`File::read_batch`].
+#[derive(Debug)]
+pub struct ReadAt<'a> {
+    /// bytes from the start of the file
+    pub offset: u64,
+    /// filled
+    pub buf: &'a mut [u8],
 }
 
 /// A file of the operating system, for queues that pass requests to the kernel.

@@ -3,18 +3,22 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
+#[cfg(target_os = "linux")]
+use std::num::NonZeroU64;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+#[cfg(target_os = "linux")]
+use rustix::fs::Advice;
 use rustix::fs::{Access, FallocateFlags, FlockOperation};
 use strandline_base::sync::OnceLock;
 use strandline_base::{Error, Result, SqlState};
 
 use crate::queue::os_queue;
 use crate::{
-    Descriptors, Device, File, LOCK_FILE, Queue, Tier, lock_held_error, path_error,
+    Descriptors, Device, File, LOCK_FILE, Queue, ReadAt, Tier, lock_held_error, path_error,
     short_read_error,
 };
 
@@ -314,6 +318,22 @@ impl File for OsFile {
                 self.error(&e)
             }
         })
+    }
+
+    /// The kernel is told of all reads first, and begins them at once; then each is waited for.
+    fn read_batch(&self, reads: &mut [ReadAt<'_>]) -> Result<()> {
+        #[cfg(target_os = "linux")]
+        if reads.len() > 1 {
+            for read in &*reads {
+                let len = NonZeroU64::new(read.buf.len() as u64);
+                // No more than a hint: where it is refused the reads go one by one.
+                let _ = rustix::fs::fadvise(&self.file, read.offset, len, Advice::WillNeed);
+            }
+        }
+        for read in reads {
+            self.read_exact_at(read.buf, read.offset)?;
+        }
+        Ok(())
     }
 
     fn write_all_at(&self, buf: &[u8], offset: u64) -> Result<()> {

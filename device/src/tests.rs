@@ -43,6 +43,35 @@ fn bytes_are_read_back_at_their_place() {
 }
 
 #[test]
+fn a_batch_of_reads_has_the_bytes_of_each() {
+    on_every_device(|device| {
+        let file = device.create("a").unwrap();
+        let bytes: Vec<u8> = (0..300_000u32).map(|i| (i % 251) as u8).collect();
+        file.write_all_at(&bytes, 0).unwrap();
+        file.sync().unwrap();
+        let places = [(200_000, 70_000), (5, 10), (0, 0), (7, 8_192), (299_999, 1)];
+        let mut buffers = places.map(|(_, len)| vec![0xee; len]);
+        let reads = places.iter().zip(&mut buffers);
+        let mut reads: Vec<ReadAt<'_>> = reads
+            .map(|(&(offset, _), buf)| ReadAt { offset, buf })
+            .collect();
+        file.read_batch(&mut []).unwrap();
+        file.read_batch(&mut reads).unwrap();
+        for ((offset, len), buffer) in places.into_iter().zip(&buffers) {
+            let at = offset as usize;
+            assert_eq!(*buffer, bytes[at..at + len]);
+        }
+        let (mut one, mut beyond) = ([0; 4], [0; 4]);
+        let mut reads = [(0, &mut one), (299_998, &mut beyond)].map(|(offset, buf)| ReadAt {
+            offset,
+            buf: buf.as_mut_slice(),
+        });
+        let error = file.read_batch(&mut reads).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+    });
+}
+
+#[test]
 fn reading_past_the_end_is_corruption_with_file_and_offset() {
     on_every_device(|device| {
         let file = device.create("a").unwrap();

@@ -3,10 +3,11 @@
 mod common;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
+use common::counting_device::CountingDevice;
 use common::{batch, clock, column, create_table, definition, open, request, scan_all};
 use std::sync::Arc;
 use strandline_device::MemoryDevice;
-use strandline_engine::catalog::HistoryPolicy;
+use strandline_engine::catalog::{HistoryPolicy, TableDef};
 use strandline_engine::*;
 
 #[test]
@@ -66,16 +67,67 @@ fn rows_read_by_key_are_those_of_the_scan() {
     }
 }
 
+/// The column of [`load_wide`] that is text; column 0 is the key, all are bigint beside it.
+const TEXT: u32 = 9;
+
+/// Makes a table, loads `rows` rows of `width` columns, and merges them.
+fn load_wide(
+    db: &Arc<Db>,
+    width: u32,
+    rows: i64,
+    value: impl Fn(i64, u32) -> Value,
+) -> Arc<TableDef> {
+    let txn = db.begin(TxnOptions::default()).expect("begin");
+    let mut columns = vec![column(0, "k", SqlType::BigInt, true)];
+    columns.extend((1..width).map(|id| column(id, &format!("c{id}"), SqlType::BigInt, false)));
+    columns[TEXT as usize].sql_type = SqlType::Text;
+    txn.change_catalog(&mut |catalog| {
+        let table = definition(catalog, columns.clone(), HistoryPolicy::Forever);
+        catalog.put_table(table);
+        Ok(())
+    })
+    .expect("table");
+    let table = txn.catalog().table("public", "t").expect("table").clone();
+    let statement = txn.begin_statement().expect("statement");
+    let mut load = statement.bulk_insert(&table).expect("load");
+    let arrays = (0..width).map(|id| {
+        let values = (0..rows).map(|k| value(k, id));
+        match id {
+            TEXT => {
+                let texts = values.map(|v| match v {
+                    Value::Text(text) => Some(text),
+                    _ => None,
+                });
+                Arc::new(texts.collect::<StringViewArray>()) as ArrayRef
+            }
+            _ => {
+                let integer = |v| match v {
+                    Value::BigInt(v) => Some(v),
+                    _ => None,
+                };
+                Arc::new(values.map(integer).collect::<Int64Array>())
+            }
+        }
+    });
+    let names = columns.iter().map(|column| column.name.clone());
+    let loaded = RecordBatch::try_from_iter(names.zip(arrays)).expect("batch");
+    load.append(&loaded).expect("rows");
+    load.finish().expect("loaded");
+    statement.finish().expect("finish");
+    txn.commit().expect("commit");
+    db.checkpoint(true).expect("merged");
+    table
+}
+
 /// Which columns a table is first read by decides how its rows are decoded, not what is read.
 #[test]
 fn rows_are_read_by_any_columns_in_any_order() {
     const ROWS: i64 = 4_500; // two blocks
-    let text = |k: i64| format!("text {k}");
     // One column with NULLs, one without fixed-width values.
     let value = |k: i64, id: u32| match id {
         0 => Value::BigInt(k),
         3 if k % 5 == 0 => Value::Null,
-        9 => Value::from(text(k).as_str()),
+        TEXT => Value::from(format!("text {k}").as_str()),
         _ => Value::BigInt(k * 10 + i64::from(id)),
     };
     let reads: [Vec<u32>; 10] = [
@@ -97,42 +149,7 @@ fn rows_are_read_by_any_columns_in_any_order() {
         let is_there = |read: &&Vec<u32>| read.iter().all(|id| *id < width);
         let reads = reads.iter().cycle().skip(first).take(2 * reads.len());
         let db = open(Arc::new(MemoryDevice::new()), &clock()).expect("open");
-        let txn = db.begin(TxnOptions::default()).expect("begin");
-        let mut columns = vec![column(0, "k", SqlType::BigInt, true)];
-        columns.extend((1..width).map(|id| column(id, &format!("c{id}"), SqlType::BigInt, false)));
-        columns[9].sql_type = SqlType::Text;
-        txn.change_catalog(&mut |catalog| {
-            let table = definition(catalog, columns.clone(), HistoryPolicy::Forever);
-            catalog.put_table(table);
-            Ok(())
-        })
-        .expect("table");
-        let table = txn.catalog().table("public", "t").expect("table").clone();
-        let statement = txn.begin_statement().expect("statement");
-        let mut load = statement.bulk_insert(&table).expect("load");
-        let arrays = (0..width).map(|id| {
-            let values = (0..ROWS).map(|k| value(k, id));
-            match id {
-                9 => {
-                    let texts = (0..ROWS).map(text);
-                    Arc::new(StringViewArray::from_iter_values(texts)) as ArrayRef
-                }
-                _ => {
-                    let integer = |v| match v {
-                        Value::BigInt(v) => Some(v),
-                        _ => None,
-                    };
-                    Arc::new(values.map(integer).collect::<Int64Array>())
-                }
-            }
-        });
-        let names = columns.iter().map(|column| column.name.clone());
-        let rows = RecordBatch::try_from_iter(names.zip(arrays)).expect("batch");
-        load.append(&rows).expect("rows");
-        load.finish().expect("loaded");
-        statement.finish().expect("finish");
-        txn.commit().expect("commit");
-        db.checkpoint(true).expect("merged");
+        let table = load_wide(&db, width, ROWS, value);
 
         let txn = db.begin(TxnOptions::default()).expect("begin");
         let statement = txn.begin_statement().expect("statement");
@@ -151,4 +168,141 @@ fn rows_are_read_by_any_columns_in_any_order() {
             }
         }
     }
+}
+
+/// Three blocks of 4,096 rows and a short one, of numbers that take 16 bits each.
+const COLD_ROWS: i64 = 13_000;
+
+fn cold_value(k: i64, id: u32) -> Value {
+    let noise = (k + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as i64 ^ i64::from(id) << 20);
+    match id {
+        0 => Value::BigInt(k),
+        TEXT => Value::from(format!("text {k}").as_str()),
+        _ => Value::BigInt(noise >> 20 & 0xffff),
+    }
+}
+
+/// What a reader has cost.
+#[derive(Debug, PartialEq, Eq)]
+struct Cost {
+    /// how often it has waited for the device
+    waits: u64,
+    reads: u64,
+    bytes: u64,
+}
+
+/// A database of one table whose rows are on the device, nothing of them in memory.
+struct Cold {
+    device: Arc<CountingDevice>,
+    db: Arc<Db>,
+    table: Arc<TableDef>,
+}
+
+impl Cold {
+    fn new(rows: i64) -> Self {
+        let (device, clock) = (Arc::new(CountingDevice::default()), clock());
+        let db = open(device.clone(), &clock).expect("open");
+        load_wide(&db, 11, rows, cold_value);
+        db.close().expect("close");
+        let db = open(device.clone(), &clock).expect("open");
+        let table = common::table(&db);
+        Self { device, db, table }
+    }
+
+    /// The cost of `work` for chunk files.
+    fn cost(&self, work: impl FnOnce(&Statement)) -> Cost {
+        let txn = self.db.begin(TxnOptions::default()).expect("begin");
+        let statement = txn.begin_statement().expect("statement");
+        let counts = |device: &CountingDevice| {
+            let of = "chunks";
+            [device.waits(of), device.reads(of), device.read(of)]
+        };
+        let before = counts(&self.device);
+        work(&statement);
+        let after = counts(&self.device);
+        txn.rollback();
+        let [waits, reads, bytes] = std::array::from_fn(|n| after[n] - before[n]);
+        Cost {
+            waits,
+            reads,
+            bytes,
+        }
+    }
+
+    /// The cost of reading columns of a row, whose values are compared.
+    fn read(&self, k: i64, ids: &[u32]) -> Cost {
+        let columns: Vec<ColumnId> = ids.iter().map(|id| ColumnId(*id)).collect();
+        self.cost(|statement| {
+            let mut out = Vec::new();
+            let key = [Value::BigInt(k)];
+            let found = statement.point_get(&self.table, 0, &key, &columns, &mut out);
+            assert!(found.expect("read"), "key {k}");
+            let expected: Vec<Value> = ids.iter().map(|id| cold_value(k, *id)).collect();
+            assert_eq!(out, expected, "key {k}, columns {ids:?}");
+        })
+    }
+}
+
+/// A block of a column has 8 KiB, so the four of a row have 32 KiB, and all eleven less than 100.
+#[test]
+fn a_cold_row_is_read_as_one_batch_of_the_columns_asked_for() {
+    let cold = Cold::new(COLD_ROWS);
+    let first = cold.read(0, &[1, 3, 5, 7]);
+    assert_eq!((first.waits, first.reads), (2, 8), "footers, then blocks");
+    let second = cold.read(5_000, &[1, 3, 5, 7]);
+    assert_eq!((second.waits, second.reads), (1, 4));
+    assert!(
+        second.bytes > 30_000 && second.bytes <= 36_000,
+        "{second:?}"
+    );
+    let nothing = Cost {
+        waits: 0,
+        reads: 0,
+        bytes: 0,
+    };
+    for k in [5_000, 5_001, 5_002] {
+        assert_eq!(cold.read(k, &[1, 3, 5, 7]), nothing, "it is in memory");
+    }
+    let others = cold.read(5_003, &[1, 2, 3]);
+    assert_eq!((others.waits, others.reads), (2, 2), "column 2 is not");
+    let text = cold.read(9_000, &[1, 2, 3, TEXT]);
+    // The text's footer; then three numbers, and the text with the table that its blocks share.
+    assert_eq!((text.waits, text.reads), (2, 5), "{text:?}");
+    let all: Vec<u32> = (1..11).collect();
+    cold.read(1, &all);
+    let whole = cold.read(12_999, &all);
+    assert_eq!(whole.waits, 1, "{whole:?}");
+    assert!(whole.reads <= 10 && whole.bytes < 100 << 10, "{whole:?}");
+}
+
+/// An update reads the old values of the columns that it sets, as one batch.
+#[test]
+fn a_cold_update_reads_the_columns_that_it_sets() {
+    let cold = Cold::new(COLD_ROWS);
+    cold.read(0, &(1..11).collect::<Vec<_>>());
+    let cost = cold.cost(|statement| {
+        let set = [2, 4, TEXT].map(|id| match id {
+            TEXT => (ColumnId(id), Value::from("new")),
+            _ => (ColumnId(id), Value::BigInt(-1)),
+        });
+        let key = [Value::BigInt(5_000)];
+        let updated = statement.point_update(&cold.table, 0, &key, &set);
+        assert!(updated.expect("update"));
+    });
+    // The text has a block, and a table that its blocks share.
+    assert_eq!((cost.waits, cost.reads), (1, 4), "{cost:?}");
+}
+
+/// In a small range the blocks of a row are near each other: a read of at most 64 KiB has several.
+#[test]
+fn a_cold_row_of_a_small_range_is_few_reads() {
+    let cold = Cold::new(1_500);
+    let all: Vec<u32> = (1..11).collect();
+    let cost = cold.read(7, &all);
+    assert_eq!(
+        (cost.waits, cost.reads),
+        (2, 2),
+        "the text's footer, then all"
+    );
+    assert!(cost.bytes <= (64 + 4) << 10, "{cost:?}");
 }

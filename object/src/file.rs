@@ -12,10 +12,10 @@ use bytes::Bytes;
 use object_store::path::Path;
 use strandline_base::sync::{Arc, Mutex};
 use strandline_base::{Error, ErrorKind, Result, SqlState};
-use strandline_device::{File, ReadBytes, StartedRead, short_read_error};
+use strandline_device::{File, ReadAt, ReadBytes, StartedRead, short_read_error};
 
 use crate::executor::{Executor, Pending};
-use crate::read_ahead::ReadAhead;
+use crate::read_ahead::{ReadAhead, WINDOW_BYTES_MIN};
 use crate::requests::Requests;
 use crate::upload::{Upload, Uploader};
 
@@ -146,9 +146,20 @@ impl ObjectFile {
         self.reader.executor.spawn(read)
     }
 
+    /// The end of a read; an error if it is beyond the file, which has `len` bytes.
+    fn end_of_read(&self, offset: u64, bytes: usize, len: u64) -> Result<u64> {
+        let end = offset.checked_add(bytes as u64).filter(|&end| end <= len);
+        end.ok_or_else(|| short_read_error(self.object(), offset, bytes, len))
+    }
+
     /// The bytes of `range`, in pieces that are requested at the same time.
     fn fetch(&self, start: u64, end: u64) -> Result<Vec<Bytes>> {
         let pieces: Vec<(u64, u64)> = pieces(start, end).collect();
+        self.fetch_pieces(&pieces)
+    }
+
+    /// Pieces, by offset and length, of which [`PIECES`] are requested at the same time.
+    fn fetch_pieces(&self, pieces: &[(u64, u64)]) -> Result<Vec<Bytes>> {
         let mut fetched = Vec::with_capacity(pieces.len());
         for group in pieces.chunks(PIECES) {
             let pending: Vec<_> = group.iter().map(|piece| self.request(*piece)).collect();
@@ -203,10 +214,7 @@ impl File for ObjectFile {
 
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         let len = self.stored_len()?;
-        let end = offset.checked_add(buf.len() as u64);
-        let Some(end) = end.filter(|&end| end <= len) else {
-            return Err(short_read_error(self.object(), offset, buf.len(), len));
-        };
+        let end = self.end_of_read(offset, buf.len(), len)?;
         if buf.is_empty() {
             return Ok(());
         }
@@ -238,6 +246,37 @@ impl File for ObjectFile {
         }
         let requested = pieces(offset, end).map(|piece| self.request(piece));
         Some(Box::new(RequestedPieces(requested.collect())))
+    }
+
+    /// Several reads begin no window, except at the begin of the file: they are of single rows.
+    fn read_batch(&self, reads: &mut [ReadAt<'_>]) -> Result<()> {
+        if let [one] = reads {
+            return self.read_exact_at(one.buf, one.offset);
+        }
+        let len = self.stored_len()?;
+        let mut missing = Vec::with_capacity(reads.len());
+        for read in reads {
+            self.end_of_read(read.offset, read.buf.len(), len)?;
+            let is_single = read.offset < WINDOW_BYTES_MIN || read.buf.len() as u64 > PIECE_BYTES;
+            if is_single {
+                self.read_exact_at(read.buf, read.offset)?;
+            } else if !read.buf.is_empty()
+                && !self
+                    .reader
+                    .ahead
+                    .read_kept(&self.name, read.buf, read.offset)
+            {
+                missing.push(read);
+            }
+        }
+        let pieces = missing
+            .iter()
+            .map(|read| (read.offset, read.buf.len() as u64));
+        let pieces: Vec<(u64, u64)> = pieces.collect();
+        for (read, piece) in missing.into_iter().zip(self.fetch_pieces(&pieces)?) {
+            read.buf.copy_from_slice(&piece);
+        }
+        Ok(())
     }
 
     fn write_all_at(&self, buf: &[u8], offset: u64) -> Result<()> {

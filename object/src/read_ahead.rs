@@ -70,16 +70,8 @@ impl ReadAhead {
     ) -> Option<Range<u64>> {
         let end = offset + buf.len() as u64;
         let mut state = self.state.lock();
-        let has = |w: &Window| {
-            *w.file == **file && w.start <= offset && end <= w.start + w.bytes.len() as u64
-        };
         let stream = state.follow(file, offset, end);
-        if let Some(at) = state.windows.iter().position(has)
-            && let Some(window) = state.windows.remove(at)
-        {
-            let within = (offset - window.start) as usize;
-            buf.copy_from_slice(&window.bytes[within..within + buf.len()]);
-            state.windows.push_back(window);
+        if state.copy_kept(file, buf, offset) {
             return None;
         }
         let wanted = match stream {
@@ -94,6 +86,11 @@ impl ReadAhead {
             stream.window = wanted;
         }
         Some(offset..fetched)
+    }
+
+    /// Fills `buf` if a window has the bytes. The read belongs to no stream.
+    pub fn read_kept(&self, file: &str, buf: &mut [u8], offset: u64) -> bool {
+        self.state.lock().copy_kept(file, buf, offset)
     }
 
     /// Keeps the bytes of a file from `start` on that a read has fetched beyond its own.
@@ -115,6 +112,22 @@ impl ReadAhead {
 }
 
 impl State {
+    /// Fills `buf` from the window that has all of its bytes, which becomes the last of the list.
+    fn copy_kept(&mut self, file: &str, buf: &mut [u8], offset: u64) -> bool {
+        let end = offset + buf.len() as u64;
+        let has = |w: &Window| {
+            *w.file == *file && w.start <= offset && end <= w.start + w.bytes.len() as u64
+        };
+        let at = self.windows.iter().position(has);
+        let Some(window) = at.and_then(|at| self.windows.remove(at)) else {
+            return false;
+        };
+        let within = (offset - window.start) as usize;
+        buf.copy_from_slice(&window.bytes[within..within + buf.len()]);
+        self.windows.push_back(window);
+        true
+    }
+
     /// Notes a read. The bytes of its stream's last window, or None if it begins a stream. The
     /// stream is the last of the list then.
     fn follow(&mut self, file: &Arc<str>, offset: u64, end: u64) -> Option<u64> {

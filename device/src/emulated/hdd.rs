@@ -18,7 +18,7 @@ use strandline_base::{Result, checksum};
 
 use super::DelayClock;
 use super::hdd_model::{Actuator, HddModel};
-use crate::{Device, File, Queue, ThreadQueue, Tier};
+use crate::{Device, File, Queue, ReadAt, ThreadQueue, Tier};
 
 /// The unit of places and of requests for the directory, in bytes.
 const SECTOR_BYTES: u64 = 4_096;
@@ -188,6 +188,20 @@ impl File for HddFile {
         let request = self.disk.arrive(place, buf.len() as u64, true);
         let read = self.inner.read_exact_at(buf, offset);
         self.disk.wait(request);
+        read
+    }
+
+    /// The disk has all requests before it serves the first.
+    fn read_batch(&self, reads: &mut [ReadAt<'_>]) -> Result<()> {
+        let arrive = |read: &ReadAt<'_>| {
+            let place = self.place + read.offset;
+            self.disk.arrive(place, read.buf.len() as u64, true)
+        };
+        let requests: Vec<_> = reads.iter().map(arrive).collect();
+        let read = self.inner.read_batch(reads);
+        requests
+            .into_iter()
+            .for_each(|request| self.disk.wait(request));
         read
     }
 

@@ -141,6 +141,34 @@ fn a_cold_read_of_one_column_takes_one_access() {
     assert!(stats.hits >= 3 && stats.damaged == 0, "{stats:?}");
 }
 
+/// The columns of a row are asked of the cache first, and of the capacity tier as one batch.
+#[test]
+fn a_cold_row_is_one_batch_and_then_cached() {
+    let directories = Directories::new();
+    let read = |db: &Arc<Db>, k: i64| {
+        let waits = directories.capacity.waits("chunks");
+        let (reads, _) = directories.accesses(|| {
+            let table = table(db);
+            let mut out = Vec::new();
+            let columns = [ColumnId(1), ColumnId(2)];
+            let key = [Value::BigInt(k)];
+            let found = run(db, |s| s.point_get(&table, 0, &key, &columns, &mut out));
+            assert!(found.expect("read"));
+            assert_eq!(out, [Value::BigInt(noise(k)), Value::from("text")]);
+        });
+        (directories.capacity.waits("chunks") - waits, reads)
+    };
+    let db = directories.open_cached();
+    // The footer of column `a`; then its block, and the whole chunk of the text, which is short.
+    assert_eq!(read(&db, 5_000), (2, 3));
+    drop(db);
+    let db = directories.open_cached();
+    assert_eq!(read(&db, 5_000), (0, 0));
+    assert_eq!(read(&db, 9_000), (1, 1), "a block that is not cached");
+    let stats = db.block_cache_stats().expect("a cache");
+    assert_eq!(stats.damaged, 0);
+}
+
 /// A killed process keeps what was written, and only that.
 #[test]
 fn the_cache_is_warm_after_a_close_and_its_counts_are_shown() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use strandline_base::sync::Mutex;
-use strandline_device::{File, MemoryDevice};
+use strandline_device::{File, MemoryDevice, ReadAt};
 use strandline_engine::{Device, Result};
 
 /// A number by the first part of files' names, such as `run`.
@@ -28,6 +28,7 @@ impl Counts {
 pub struct CountingDevice {
     inner: MemoryDevice,
     reads: Counts,
+    waits: Counts,
     read: Counts,
     written: Counts,
 }
@@ -38,6 +39,7 @@ impl CountingDevice {
             inner,
             kind: name.split('-').next().unwrap_or(name).to_string(),
             reads: self.reads.clone(),
+            waits: self.waits.clone(),
             read: self.read.clone(),
             written: self.written.clone(),
         })
@@ -51,6 +53,12 @@ impl CountingDevice {
     /// Reads of files of a kind so far.
     pub fn reads(&self, kind: &str) -> u64 {
         self.reads.of(kind)
+    }
+
+    /// How often somebody has waited for reads of files of a kind so far: the reads of a batch are
+    /// waited for once.
+    pub fn waits(&self, kind: &str) -> u64 {
+        self.waits.of(kind)
     }
 
     /// The device below, whose accesses are not counted.
@@ -104,6 +112,7 @@ struct CountingFile {
     inner: Arc<dyn File>,
     kind: String,
     reads: Counts,
+    waits: Counts,
     read: Counts,
     written: Counts,
 }
@@ -112,9 +121,18 @@ impl File for CountingFile {
     strandline_device::forward!(inner: name sync len set_len);
 
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        self.waits.add(&self.kind, 1);
         self.reads.add(&self.kind, 1);
         self.read.add(&self.kind, buf.len() as u64);
         self.inner.read_exact_at(buf, offset)
+    }
+    fn read_batch(&self, reads: &mut [ReadAt<'_>]) -> Result<()> {
+        self.waits.add(&self.kind, 1);
+        for read in &*reads {
+            self.reads.add(&self.kind, 1);
+            self.read.add(&self.kind, read.buf.len() as u64);
+        }
+        self.inner.read_batch(reads)
     }
     fn write_all_at(&self, buf: &[u8], offset: u64) -> Result<()> {
         self.written.add(&self.kind, buf.len() as u64);

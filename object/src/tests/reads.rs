@@ -4,6 +4,7 @@ use super::*;
 use object_store::ObjectStoreExt;
 use strandline_base::rng::Rng;
 use strandline_base::{ErrorKind, SqlState};
+use strandline_device::ReadAt;
 
 /// The ranges that were requested since request number `from`.
 fn gets(store: &SimStore, from: u64) -> Vec<(u64, u64)> {
@@ -63,6 +64,48 @@ fn streams_of_one_file_do_not_disturb_each_other() {
         "{:?}",
         gets(&store, before)
     );
+}
+
+/// One request for each read, none for what a window has, and no window for streams of batches.
+#[test]
+fn a_batch_fetches_what_it_asks_for() {
+    let store = SimStore::new();
+    let len = 6 << 20;
+    let (file, bytes) = (stored(&store, len), content(len));
+    assert_eq!(read(&*file, 0, 64), bytes[..64]);
+    let before = store.requests();
+    for from in [1 << 20, (1 << 20) + 9_000] {
+        let places = [
+            64,
+            from,
+            from + 100_000,
+            from + 200_000,
+            from + 300_000,
+            from,
+        ];
+        let mut buffers = vec![vec![0; 8_000]; places.len()];
+        let reads = places.iter().zip(&mut buffers);
+        let mut reads: Vec<ReadAt<'_>> = reads
+            .map(|(&at, buf)| ReadAt {
+                offset: at as u64,
+                buf,
+            })
+            .collect();
+        file.read_batch(&mut reads).expect("read");
+        for (at, buffer) in places.into_iter().zip(&buffers) {
+            assert_eq!(*buffer, bytes[at..at + 8_000]);
+        }
+    }
+    let gets = gets(&store, before);
+    assert_eq!(gets.len(), 2 * 5, "{gets:?}");
+    assert!(gets.iter().all(|(start, end)| end - start == 8_000));
+    let mut beyond = [0; 100];
+    let reads = &mut [ReadAt {
+        offset: len as u64 - 50,
+        buf: &mut beyond,
+    }];
+    let error = file.read_batch(reads).expect_err("beyond the end");
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
 }
 
 #[test]

@@ -91,6 +91,11 @@ impl DataFile {
         self.0.read_block(extent, access, &mut Vec::new(), check)
     }
 
+    /// The file, for [`fetch`](super::batch::fetch).
+    pub fn stored(&self) -> &StoredFile {
+        &self.0
+    }
+
     /// Reads a blob that a scan keeps, see [`StoredFile::read_scanned`]: the bytes, and the result
     /// of `check`.
     pub fn read_scanned<R>(

@@ -21,6 +21,7 @@
 //! Lock order: the list of open files → a file's handle (only for counting) → the block cache.
 //! Opening and closing hold one of the first two at a time. The list of windows is held alone.
 
+pub mod batch;
 pub mod data_file;
 mod stored;
 mod windows;

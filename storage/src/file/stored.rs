@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use strandline_base::sync::Mutex;
 use strandline_base::{Error, Result};
-use strandline_device::{Device, File, StartedRead, Tier, path_of};
+use strandline_device::{Device, File, ReadAt, StartedRead, Tier, path_of};
 
 /// The most files of one database that are open at the same time. Processes are commonly limited to
 /// 1,024 open files, and a large table has more.
@@ -254,7 +254,8 @@ impl StoredFile {
         (self.kind.check)(self, &header)
     }
 
-    fn size(&self, memory: &mut Vec<u8>, extent: Extent) -> Result<()> {
+    /// Gives `memory` the length of `extent`.
+    pub(super) fn size(&self, memory: &mut Vec<u8>, extent: Extent) -> Result<()> {
         let len = usize::try_from(extent.len);
         let len = len.map_err(|_| Error::corrupt(self.place(extent.offset), "too long"))?;
         if memory.capacity() < len {
@@ -278,6 +279,44 @@ impl StoredFile {
         self.read_device(offset, access, memory)
     }
 
+    /// Reads from windows that have the bytes, the rest from the device as one batch, past the
+    /// block cache.
+    pub(super) fn read_device_batch(&self, reads: &mut [ReadAt<'_>], access: Access) -> Result<()> {
+        let mut missing: Vec<ReadAt<'_>> = Vec::with_capacity(reads.len());
+        for ReadAt { offset, buf } in reads {
+            let offset = *offset;
+            if !self.files.windows.read(self.id, offset, buf) {
+                missing.push(ReadAt { offset, buf });
+            }
+        }
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let file = self.open()?;
+        self.files.reads[access as usize].fetch_add(missing.len() as u64, Ordering::Relaxed);
+        file.read_batch(&mut missing)
+    }
+
+    /// Fills `memory` if the block cache has the block.
+    pub(super) fn read_from_cache(&self, offset: u64, memory: &mut [u8]) -> bool {
+        let cached = self.cache().zip(self.block_key(offset, memory));
+        cached.is_some_and(|(cache, block)| cache.read(block, memory))
+    }
+
+    /// Offers a block that has passed its check to the block cache.
+    pub(super) fn offer(&self, offset: u64, bytes: &[u8]) {
+        if let Some((cache, block)) = self.cache().zip(self.block_key(offset, bytes)) {
+            cache.admit(block, bytes);
+        }
+    }
+
+    /// The block of these bytes; None if it is longer than any that is cached.
+    fn block_key(&self, offset: u64, bytes: &[u8]) -> Option<BlockKey> {
+        let len = u32::try_from(bytes.len()).ok()?;
+        let file = self.id;
+        Some(BlockKey { file, offset, len })
+    }
+
     /// Fills `memory` from the block cache or by `read`, and checks it.
     fn read_cached<R>(
         &self,
@@ -286,22 +325,12 @@ impl StoredFile {
         read: impl FnOnce(&mut [u8]) -> Result<()>,
         check: impl FnOnce(&[u8]) -> Result<R>,
     ) -> Result<R> {
-        let cache = self.cache().zip(u32::try_from(memory.len()).ok());
-        let block = |len| BlockKey {
-            file: self.id,
-            offset,
-            len,
-        };
-        if let Some((cache, len)) = cache
-            && cache.read(block(len), memory)
-        {
+        if self.read_from_cache(offset, memory) {
             return check(memory);
         }
         read(memory)?;
         let checked = check(memory)?;
-        if let Some((cache, len)) = cache {
-            cache.admit(block(len), memory);
-        }
+        self.offer(offset, memory);
         Ok(checked)
     }
 

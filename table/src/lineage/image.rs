@@ -7,7 +7,7 @@
 
 use crate::lineage::Lineage;
 use crate::lineage::base::row_meta::{NEVER, RowMeta};
-use crate::lineage::base::{BaseBody, BaseState, base_value};
+use crate::lineage::base::{BaseBody, BaseState, base_values};
 use crate::lineage::range::{Range, RangeVersion};
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, RangeNo, Result, RowId, UPDATE_ROWS, Value};
@@ -99,10 +99,11 @@ impl Lineage {
     ) -> Result<RowImage> {
         let schema = self.schema();
         let tail = version.tails[slot / UPDATE_ROWS].as_ref();
-        let mut values = Vec::with_capacity(schema.len());
-        for (column, spec) in schema.iter() {
-            values.push(base_value(&version.base, slot, column, spec)?);
-        }
+        let mut values = vec![Value::Null; schema.len()];
+        let columns = schema.iter().map(|(column, _)| column).enumerate();
+        base_values(&version.base, slot, columns, &schema, |at, value| {
+            values[at] = value;
+        })?;
         let updated = meta.map_or_else(Vec::new, |meta| {
             let updated = schema.iter().filter(|(c, _)| meta.was_updated(slot, *c));
             updated.map(|(column, _)| column).collect()

@@ -130,9 +130,13 @@ impl ChunkColumn {
         self.frames().blocks[block].get_or_init(|| FrameHandle::new(&self.pool))
     }
 
-    /// A decoded block and its bytes in memory.
+    /// A decoded block and its bytes in memory. It is read unless its encoded bytes are in memory.
     fn sized_block(&self, block: usize, access: Access) -> Result<(ArrayRef, usize)> {
-        let array = self.stored.block(block, access)?;
+        let encoded = self.frames.get().and_then(|frames| frames.encoded.get());
+        let array = match encoded {
+            Some(encoded) => self.decode(&encoded, block..block + 1, None)?.0,
+            None => self.stored.block(block, access)?,
+        };
         let bytes = array.get_array_memory_size();
         Ok((array, bytes))
     }
@@ -176,10 +180,7 @@ impl ChunkColumn {
             let bytes = encoded.memory_bytes();
             Ok((encoded, bytes))
         })?;
-        let (footer, sql_type) = (self.stored.footer()?, self.stored.sql_type());
-        let decoded = encoded.decode(sql_type, footer, blocks, patches);
-        let decoded = decoded.map_err(|e| e.context(self.stored.place()));
-        let (array, is_patched) = decoded?;
+        let (array, is_patched) = self.decode(&encoded, blocks, patches)?;
         Ok(BlockValues {
             array,
             was_decoded: true,
@@ -187,20 +188,38 @@ impl ChunkColumn {
         })
     }
 
-    /// Reads one value; only its block is read and decoded if the column is not in memory.
-    pub fn value(&self, row: usize) -> Result<Value> {
-        let frames = self.frames();
+    /// Decodes consecutive blocks; whether `patches` have been applied.
+    fn decode(
+        &self,
+        encoded: &CheckedChunk,
+        blocks: Range<usize>,
+        patches: Option<&WordPatches<'_>>,
+    ) -> Result<(ArrayRef, bool)> {
+        let (footer, sql_type) = (self.stored.footer()?, self.stored.sql_type());
+        let decoded = encoded.decode(sql_type, footer, blocks, patches);
+        decoded.map_err(|e| e.context(self.stored.place()))
+    }
+
+    /// One value, if it is in memory decoded.
+    fn decoded_value(&self, row: usize) -> Option<Value> {
+        let frames = self.frames.get()?;
         let value_at = |array: &ArrayRef, row| value_at(self.stored.sql_type(), array, row);
-        if let Some(value) = frames.whole.with(|array| value_at(array, row)) {
+        let whole = frames.whole.with(|array| value_at(array, row));
+        whole.or_else(|| {
+            let frame = frames.blocks[row / BLOCK_ROWS].get()?;
+            frame.with(|array| value_at(array, row % BLOCK_ROWS))
+        })
+    }
+
+    /// Reads one value; only its block is read and decoded if it is not in memory.
+    pub fn value(&self, row: usize) -> Result<Value> {
+        if let Some(value) = self.decoded_value(row) {
             return Ok(value);
         }
         let (block, at) = (row / BLOCK_ROWS, row % BLOCK_ROWS);
         let slot = self.block_frame(block);
-        if let Some(value) = slot.with(|array| value_at(array, at)) {
-            return Ok(value);
-        }
         let array = slot.get_or_load(|| {
-            if !frames.encoded.is_filled() {
+            if !self.is_resident() {
                 return self.sized_block(block, Access::Random);
             }
             // A scan has left the encoded bytes.
@@ -208,7 +227,75 @@ impl ChunkColumn {
             let bytes = array.get_array_memory_size();
             Ok((array, bytes))
         })?;
-        Ok(value_at(&array, at))
+        Ok(value_at(self.stored.sql_type(), &array, at))
+    }
+
+    /// The values of several columns of a row, given with the columns' positions. Blocks that are
+    /// not in memory are read together, and kept.
+    pub fn row_values<'a>(
+        columns: impl Iterator<Item = (usize, &'a Arc<Self>)>,
+        row: usize,
+        mut give: impl FnMut(usize, Value),
+    ) -> Result<()> {
+        let mut missing: Vec<(usize, &Self)> = Vec::new();
+        for (at, column) in columns {
+            match column.decoded_value(row) {
+                Some(value) => give(at, value),
+                None if column.is_resident() => give(at, column.value(row)?),
+                None => missing.push((at, column)),
+            }
+        }
+        if let [(at, column)] = missing.as_slice() {
+            // Readers of the same block wait for one of them.
+            give(*at, column.value(row)?);
+            return Ok(());
+        }
+        let (block, row) = (row / BLOCK_ROWS, row % BLOCK_ROWS);
+        let chunks: Vec<&StoredChunk> = missing.iter().map(|(_, column)| &column.stored).collect();
+        StoredChunk::blocks_together(&chunks, block, Access::Random, |n, array| {
+            let (at, column) = missing[n];
+            give(at, value_at(column.stored.sql_type(), &array, row));
+            let bytes = array.get_array_memory_size();
+            column
+                .block_frame(block)
+                .get_or_load(|| Ok((array, bytes)))?;
+            Ok(())
+        })
+    }
+
+    /// Whether the values of a block are in memory, encoded or decoded.
+    pub(super) fn has_block(&self, block: usize) -> bool {
+        let is_filled = |frames: &Frames| {
+            let frame = frames.blocks[block].get();
+            frame.is_some_and(FrameHandle::is_filled)
+        };
+        self.is_resident() || self.frames.get().is_some_and(|frames| is_filled(frames))
+    }
+
+    /// The values of a block of several columns. What is not in memory is read together; it takes
+    /// no place in the pool.
+    pub(super) fn blocks_together(columns: &[&Self], block: usize) -> Result<Vec<ArrayRef>> {
+        let mut arrays = Vec::with_capacity(columns.len());
+        for column in columns {
+            arrays.push(column.block_in_memory(block)?);
+        }
+        let missing = |(at, array): (usize, &Option<ArrayRef>)| array.is_none().then_some(at);
+        let missing: Vec<usize> = arrays.iter().enumerate().filter_map(missing).collect();
+        let chunks: Vec<&StoredChunk> = missing.iter().map(|&at| &columns[at].stored).collect();
+        StoredChunk::blocks_together(&chunks, block, Access::Random, |n, array| {
+            arrays[missing[n]] = Some(array);
+            Ok(())
+        })?;
+        Ok(arrays.into_iter().flatten().collect())
+    }
+
+    fn block_in_memory(&self, block: usize) -> Result<Option<ArrayRef>> {
+        if self.is_resident() {
+            return Ok(Some(self.blocks(block..block + 1, None)?.array));
+        }
+        let frame = self.frames.get().and_then(|f| f.blocks[block].get());
+        let array = frame.and_then(FrameHandle::get);
+        Ok(array.map(|array| ArrayRef::clone(&array)))
     }
 
     /// The values of one block; only that is read if the column is not in memory. It takes no

@@ -25,7 +25,6 @@ pub use stored_chunk::{ColumnBounds, StoredChunk};
 use crate::lineage::base::row_block::{BlockRow, RowBlocks, RowChunks};
 use crate::lineage::horizon::Horizon;
 use std::sync::Arc;
-use strandline_base::cell::StorageColumn;
 use strandline_base::{ColumnId, CommitTs, Result, Value};
 use strandline_storage::pool::Pool;
 use strandline_tail::change::UniformStart;
@@ -33,6 +32,7 @@ use strandline_tail::insert_range::InsertRange;
 use strandline_tail::merge_watermarks::MergeWatermarks;
 use strandline_tail::release::Renewed;
 use strandline_tail::retirement::DonePages;
+use strandline_tail::schema::StorageSchema;
 use strandline_tail::succession::{Succeeded, Successor};
 use strandline_tail::tail::Tail;
 
@@ -187,21 +187,42 @@ impl ChunkBase {
     }
 }
 
-/// A value of the base of a range, in either form of base.
-pub fn base_value(
+/// Values of a row of the base of a range, in either form of base, given with the positions of
+/// their columns. Blocks that are not in memory are read together.
+pub fn base_values(
     base: &BaseState,
     slot: usize,
-    column: ColumnId,
-    spec: &StorageColumn,
-) -> Result<Value> {
+    columns: impl Iterator<Item = (usize, ColumnId)>,
+    schema: &StorageSchema,
+    mut give: impl FnMut(usize, Value),
+) -> Result<()> {
+    let missing = |column: ColumnId| schema.column(column).missing.clone();
     match &base.body {
-        BaseBody::Insert(rows) => match rows.existing_page(slot) {
-            Some((page, i)) => page.value(i, column, spec),
-            None => Ok(spec.missing.clone()),
-        },
-        BaseBody::Chunks(chunks) => match chunks.column(column) {
-            Some(chunk) => chunk.value(slot),
-            None => Ok(spec.missing.clone()),
-        },
+        BaseBody::Insert(rows) => {
+            let page = rows.existing_page(slot);
+            for (at, column) in columns {
+                let value = match &page {
+                    Some((page, i)) => page.value(*i, column, schema.column(column))?,
+                    None => missing(column),
+                };
+                give(at, value);
+            }
+            Ok(())
+        }
+        BaseBody::Chunks(chunks) => {
+            let mut added = Vec::new();
+            let stored = columns.filter_map(|(at, column)| {
+                let chunk = chunks.column(column);
+                if chunk.is_none() {
+                    added.push((at, column));
+                }
+                Some((at, chunk?))
+            });
+            ChunkColumn::row_values(stored, slot, &mut give)?;
+            for (at, column) in added {
+                give(at, missing(column));
+            }
+            Ok(())
+        }
     }
 }

@@ -6,8 +6,12 @@
 //! every decoded frame.
 //!
 //! The rows of a range are decoded for the columns that reads ask for, as most reads of a table ask
-//! for the same few: up to [`SETS`] sets of columns, each fewer than half. Reads of most columns
+//! for the same few: up to [`SETS`] sets of columns, each at most half. Reads of most columns
 //! use blocks of all columns; so do further sets, if they are a large part of all columns.
+//!
+//! A block is made once the columns asked for are in memory: by the second read of 4,096 rows while
+//! memory has them, or after a scan. A first read may be the only one. It reads the columns that it
+//! asks for, and no others ([`ChunkColumn::row_values`]).
 //!
 //! Invariant: a block is made of immutable chunks and never changes.
 
@@ -19,7 +23,6 @@ use strandline_base::sync::OnceLock;
 use strandline_base::value_words::{Physical, physical, set_word};
 use strandline_base::{BLOCK_ROWS, ColumnId, RANGE_ROWS, Result, SqlType, Value};
 use strandline_column::types::each_word;
-use strandline_storage::file::Access;
 use strandline_storage::pool::{FrameHandle, Pool};
 
 /// Most columns of a row: NULLs are the bits of one word.
@@ -156,16 +159,18 @@ impl Blocks {
 
     fn read(&self, chunks: RowChunks<'_>, block: usize) -> Result<RowBlock> {
         let rows = BLOCK_ROWS.min(chunks.rows as usize - block * BLOCK_ROWS);
-        let mut columns = Vec::with_capacity(self.width);
+        let (mut held, mut places) = (Vec::new(), Vec::new());
         for (chunk, place) in chunks.columns.iter().zip(&self.places) {
             if let (Some(chunk), BlockColumn::Here(place, sql_type)) = (chunk, place) {
-                columns.push((
-                    usize::from(*place),
-                    *sql_type,
-                    chunk.one_block(block, Access::Random)?,
-                ));
+                held.push(&**chunk);
+                places.push((usize::from(*place), *sql_type));
             }
         }
+        let arrays = ChunkColumn::blocks_together(&held, block)?;
+        let columns = places.into_iter().zip(arrays);
+        let columns: Vec<_> = columns
+            .map(|((place, t), array)| (place, t, array))
+            .collect();
         let has_nulls = columns
             .iter()
             .any(|(.., array)| array.logical_null_count() > 0);
@@ -218,7 +223,8 @@ impl RowBlocks {
         Ok(())
     }
 
-    /// A block for a read of `columns`, made now; None if that is not worth it.
+    /// A block for a read of `columns`, made now; None if that is not worth it, or if the device
+    /// would have to be asked for one of `columns`.
     #[cold]
     fn load_block(
         &self,
@@ -227,6 +233,13 @@ impl RowBlocks {
         columns: impl Iterator<Item = ColumnId> + Clone,
         pool: &Arc<Pool>,
     ) -> Result<Option<(&Blocks, Arc<RowBlock>)>> {
+        let is_cold = |column: ColumnId| match chunks.columns.get(column.0 as usize) {
+            Some(Some(chunk)) => is_word(chunk) && !chunk.has_block(block),
+            _ => false,
+        };
+        if columns.clone().any(is_cold) {
+            return Ok(None);
+        }
         let Some(blocks) = self.blocks_for(chunks, columns) else {
             return Ok(None);
         };
@@ -264,7 +277,7 @@ impl RowBlocks {
             .filter(|c| is_word(c))
             .count();
         let Self { sets, all } = self;
-        if wanted.len() * 2 < held && wanted.len() <= COLUMNS_MAX {
+        if wanted.len() * 2 <= held && wanted.len() <= COLUMNS_MAX {
             for set in sets {
                 let set = set.get_or_init(|| Blocks::of(chunks, |column| wanted.contains(&column)));
                 if suits(set) {

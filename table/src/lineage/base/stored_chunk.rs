@@ -5,14 +5,19 @@ use arrow_array::ArrayRef;
 use std::ops::Range;
 use std::sync::Arc;
 use strandline_base::sync::OnceLock;
-use strandline_base::{Result, SqlType, Value};
+use strandline_base::{Error, Result, SqlType, Value};
 use strandline_column::chunk::{self, CheckedChunk, ChunkFooter, FOOTER_BYTES_MAX};
+use strandline_storage::file::batch::{self, FetchedBlock};
 use strandline_storage::file::data_file::DataFile;
-use strandline_storage::file::{Access, Extent};
+use strandline_storage::file::{Access, Extent, StoredFile};
 use strandline_storage::pool::Pool;
 
 /// The inverse share of the pool up to which footers are kept that nobody has asked for.
 const KEPT_PART: usize = 16;
+
+/// Bytes of the blocks of several chunks that are read at a time, unless one block has more: so
+/// much memory a reader takes beside the pool.
+const BATCH_BYTES: u64 = 1 << 20;
 
 /// A chunk in a data file.
 #[derive(Debug)]
@@ -146,18 +151,111 @@ impl StoredChunk {
         })
     }
 
-    /// Reads and decodes one block: one read, and one more if the blocks share bytes that are not
-    /// in the footer. A footer that is not known yet is read before, in one read.
+    /// Reads and decodes one block, as [`StoredChunk::blocks_together`] does.
     pub fn block(&self, block: usize, access: Access) -> Result<ArrayRef> {
-        let read = match self.end() == self.extent {
-            true => self.block_of_short(block, access),
-            false => self.block_of_long(block, access),
-        };
-        read.map_err(|e| e.context(self.place()))
+        let mut arrays = Vec::with_capacity(1);
+        Self::blocks_together(&[self], block, access, |_, array| {
+            arrays.push(array);
+            Ok(())
+        })?;
+        let array = arrays.pop();
+        array.ok_or_else(|| Error::internal("a chunk's block was not read"))
     }
 
-    fn block_of_short(&self, block: usize, access: Access) -> Result<ArrayRef> {
-        self.file.read_block(self.extent, access, |bytes| {
+    /// Reads and decodes block `block` of several chunks of a range, and gives the arrays with the
+    /// chunks' positions. It asks the device for the footers that are not known, as one batch, and
+    /// then for the blocks, in batches of about [`BATCH_BYTES`]. What the blocks of a chunk share
+    /// is part of the batch if the footer does not have it.
+    pub fn blocks_together(
+        chunks: &[&Self],
+        block: usize,
+        access: Access,
+        mut give: impl FnMut(usize, ArrayRef) -> Result<()>,
+    ) -> Result<()> {
+        Self::read_footers(chunks)?;
+        let mut first = 0;
+        while first < chunks.len() {
+            let (mut wanted, mut bytes, mut end) = (Vec::new(), 0, first);
+            while let Some(chunk) = chunks.get(end) {
+                let before = wanted.len();
+                chunk.add_parts(block, &mut wanted)?;
+                let more: u64 = wanted[before..].iter().map(|(_, part)| part.len).sum();
+                if end > first && bytes + more > BATCH_BYTES {
+                    wanted.truncate(before);
+                    break;
+                }
+                bytes += more;
+                end += 1;
+            }
+            let fetched = batch::fetch(&wanted, access)?;
+            let mut parts = fetched.iter();
+            for (at, chunk) in chunks.iter().enumerate().take(end).skip(first) {
+                let decoded = chunk.decode_parts(block, &mut parts);
+                give(at, decoded.map_err(|e| e.context(chunk.place()))?)?;
+            }
+            first = end;
+        }
+        Ok(())
+    }
+
+    /// Reads the footers that are not known of chunks that are longer than their ends. A shorter
+    /// chunk's footer comes with its block.
+    fn read_footers(chunks: &[&Self]) -> Result<()> {
+        let is_unknown = |chunk: &&&Self| !chunk.has_footer() && !chunk.is_short();
+        let unknown: Vec<&Self> = chunks.iter().filter(is_unknown).copied().collect();
+        let ends = unknown
+            .iter()
+            .map(|chunk| (chunk.file.stored(), chunk.end()));
+        let fetched = batch::fetch(&ends.collect::<Vec<_>>(), Access::Random)?;
+        for (chunk, end) in unknown.into_iter().zip(fetched) {
+            let footer = chunk.decode_footer(end.bytes());
+            let footer = footer.map_err(|e| e.context(chunk.place()))?;
+            end.note_checked();
+            chunk.keep(footer);
+        }
+        Ok(())
+    }
+
+    /// Whether the chunk is read as a whole.
+    fn is_short(&self) -> bool {
+        self.end() == self.extent
+    }
+
+    /// Adds the parts of the chunk to read for a block: the whole chunk if it is short; otherwise
+    /// the block and, if its footer does not have it, what the blocks share.
+    fn add_parts<'a>(
+        &'a self,
+        block: usize,
+        parts: &mut Vec<(&'a StoredFile, Extent)>,
+    ) -> Result<()> {
+        let file = self.file.stored();
+        if self.is_short() {
+            parts.push((file, self.extent));
+            return Ok(());
+        }
+        let footer = self.footer()?;
+        let extent = |range: Range<u64>| Extent {
+            offset: self.extent.offset + range.start,
+            len: range.end - range.start,
+        };
+        parts.push((file, extent(footer.block_range(block))));
+        parts.extend(footer.shared_range().map(|range| (file, extent(range))));
+        Ok(())
+    }
+
+    /// Decodes a block from the parts that [`StoredChunk::add_parts`] has named.
+    fn decode_parts<'a>(
+        &self,
+        block: usize,
+        parts: &mut impl Iterator<Item = &'a FetchedBlock<'a>>,
+    ) -> Result<ArrayRef> {
+        let mut next = || {
+            let part = parts.next();
+            part.ok_or_else(|| Error::internal("a part of a chunk was not read"))
+        };
+        let first = next()?;
+        if self.is_short() {
+            let bytes = first.bytes();
             let footer = match self.footer.get() {
                 Some(footer) => footer,
                 None => self.keep(self.decode_footer(bytes)?),
@@ -165,25 +263,19 @@ impl StoredChunk {
             let part = |range: Range<u64>| bytes.get(range.start as usize..range.end as usize);
             let encoded = part(footer.block_range(block)).unwrap_or_default();
             let shared = footer.shared_range().and_then(part);
-            self.decode_block(footer, block, encoded, shared)
-        })
-    }
-
-    fn block_of_long(&self, block: usize, access: Access) -> Result<ArrayRef> {
+            let array = self.decode_block(footer, block, encoded, shared)?;
+            first.note_checked();
+            return Ok(array);
+        }
         let footer = self.footer()?;
-        let extent = |range: Range<u64>| Extent {
-            offset: self.extent.offset + range.start,
-            len: range.end - range.start,
-        };
-        let encoded = extent(footer.block_range(block));
-        self.file.read_block(encoded, access, |encoded| {
-            let Some(shared) = footer.shared_range() else {
-                return self.decode_block(footer, block, encoded, None);
-            };
-            self.file.read_block(extent(shared), access, |shared| {
-                self.decode_block(footer, block, encoded, Some(shared))
-            })
-        })
+        let shared = footer.shared_range().map(|_| next()).transpose()?;
+        let bytes = shared.map(FetchedBlock::bytes);
+        let array = self.decode_block(footer, block, first.bytes(), bytes)?;
+        first.note_checked();
+        if let Some(shared) = shared {
+            shared.note_checked();
+        }
+        Ok(array)
     }
 
     fn decode_block(

@@ -18,7 +18,7 @@ pub mod versions;
 use crate::lineage::Lineage;
 use crate::lineage::base::row_block::BlockRow;
 use crate::lineage::base::row_meta::NEVER;
-use crate::lineage::base::{BaseBody, ChunkBase, base_value};
+use crate::lineage::base::{BaseBody, ChunkBase, base_values};
 use crate::lineage::range::{Range, RangeVersion};
 use crate::update_run::RunRecordKind;
 use std::sync::Arc;
@@ -210,13 +210,16 @@ impl Lineage {
             return Ok(());
         }
         let schema = self.load_schema();
-        for (at, &column) in columns.iter().enumerate() {
-            if !wanted.is_found(at) {
-                let spec = schema.column(column);
-                wanted.out[at] = base_value(&version.base, row.slot(), column, spec)?;
-            }
-        }
-        Ok(())
+        let Wanted {
+            columns,
+            out,
+            found,
+        } = wanted;
+        let others = columns.iter().copied().enumerate();
+        let others = others.filter(|(at, _)| found >> at & 1 == 0);
+        base_values(&version.base, row.slot(), others, &schema, |at, value| {
+            out[at] = value;
+        })
     }
 
     /// Whether no snapshot that may still be asked for sees any version of `row`: it was deleted

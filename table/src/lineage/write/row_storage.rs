@@ -2,7 +2,7 @@
 
 use crate::lineage::Lineage;
 use crate::lineage::base::row_meta::NEVER;
-use crate::lineage::base::{BaseBody, BaseState, MetaBlob, base_value};
+use crate::lineage::base::{BaseBody, BaseState, MetaBlob, base_values};
 use arc_swap::Guard;
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Result, Value};
@@ -100,11 +100,11 @@ impl RowStorage for Lineage {
                 });
             })?;
         }
-        for column in others.iter() {
-            let spec = schema.column(column);
-            let value = base_value(base, slot, column, spec)?;
-            values.push((column, value));
-        }
+        let others: Vec<ColumnId> = others.iter().collect();
+        let positions = others.iter().copied().enumerate();
+        base_values(base, slot, positions, schema, |at, value| {
+            values.push((others[at], value));
+        })?;
         Ok(values)
     }
 }
