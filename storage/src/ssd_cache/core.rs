@@ -235,13 +235,22 @@ impl SsdCache {
     /// next round; the file's number must not be used again.
     pub fn forget_file(&self, file: u64) {
         let mut state = self.state.lock();
-        while state.is_file_busy(file) {
+        while state.is_busy_from((file, 0)) || state.syncing == Some(file) {
             self.written.wait(&mut state);
         }
-        for slot in state.slots_of_file(file) {
-            state.remove(slot);
-        }
+        state.remove_from((file, 0));
         state.unsynced.remove(&file);
+    }
+
+    /// Forgets the blocks of a file from the offset of `first` on, where the file is about to be
+    /// cut. The directory follows with the next round. A later block at such an offset must be in
+    /// the caller's log until a checkpoint has ended.
+    pub fn forget_from(&self, first: BlockKey) {
+        let mut state = self.state.lock();
+        while state.is_busy_from(first.place()) {
+            self.written.wait(&mut state);
+        }
+        state.remove_from(first.place());
     }
 }
 
