@@ -60,6 +60,17 @@ impl SsdCache {
         self.settings.slot_bytes.into()
     }
 
+    /// The bytes by which the cache is smaller than `wanted_bytes`, in whole slots. The opening
+    /// found no room for them.
+    pub fn missing_bytes(&self, wanted_bytes: u64) -> u64 {
+        let wanted = match self.settings.mode {
+            Mode::Off => 0,
+            _ => self.settings.slots_of(wanted_bytes),
+        };
+        let missing = wanted.saturating_sub(self.state.lock().limit);
+        u64::from(missing) * self.slot_bytes()
+    }
+
     /// Slots that rounds keep free.
     pub(super) fn reserve(&self, state: &State) -> u32 {
         self.settings.free_slots.min(state.limit.div_ceil(4))
