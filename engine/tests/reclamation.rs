@@ -239,3 +239,43 @@ fn rows_that_no_snapshot_ever_saw_leave_no_trace() {
     assert_eq!(scan_all(&world.scan()).len(), 10);
     assert!(world.db.check().expect("check").is_empty());
 }
+
+/// Rows that were deleted while a snapshot saw them give their space back when nobody sees them any
+/// more, though nothing else changes in their range, if they are more than those that are left.
+#[test]
+fn a_mostly_dead_range_is_rewritten_once_its_rows_expire() {
+    for (deleted, is_rewritten) in [(1_500, true), (500, false)] {
+        let world = World::new(HistoryPolicy::None);
+        let rng = &mut strandline_base::rng::Rng::new(1);
+        for k in 0..2_000 {
+            let text: String = (0..8).map(|_| format!("{:016x}", rng.next_u64())).collect();
+            insert(&world.db, &row(k, 0, &text));
+        }
+        world.checkpoint();
+        let full = world.file_bytes();
+        let snapshot = world.snapshot();
+        let t = table(&world.db);
+        let removed = run(&world.db, |s| {
+            (0..deleted).try_for_each(|k| s.point_delete(&t, 0, &[Value::BigInt(k)]).map(drop))
+        });
+        removed.expect("delete");
+        world.checkpoint();
+        assert!(world.file_bytes() >= full, "the snapshot needs the rows");
+        drop(snapshot);
+        let mut merged = 0;
+        for _ in 0..3 {
+            world.clock.advance(1_000);
+            merged += world
+                .db
+                .checkpoint(false)
+                .expect("checkpoint")
+                .merged_ranges;
+        }
+        let left = world.file_bytes();
+        assert_eq!(merged, u64::from(is_rewritten), "{deleted} rows deleted");
+        assert_eq!(left < full / 2, is_rewritten, "{left} of {full} bytes");
+        let world = world.reopen();
+        let rows = rows_of(&world.scan(), &table(&world.db));
+        assert_eq!(rows.len(), 2_000 - deleted as usize);
+    }
+}

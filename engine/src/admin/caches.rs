@@ -71,6 +71,29 @@ impl Db {
         Ok(())
     }
 
+    /// One line for each cache that is smaller than its setting, because the device has no room.
+    pub(crate) fn small_caches(&self) -> Vec<String> {
+        let wanted = self.cache_settings();
+        let ssd = self.index_files.cache();
+        let ssd_missing = ssd.map_or(0, |cache| cache.missing_bytes(wanted.ssd_cache_bytes));
+        let block = self.shared.files.block_cache();
+        let block_missing = block.map_or(0, |cache| cache.missing_bytes());
+        let caches = [
+            ("ssd_cache_bytes", wanted.ssd_cache_bytes, ssd_missing),
+            ("block_cache_bytes", wanted.block_cache_bytes, block_missing),
+        ];
+        let small = caches.into_iter().filter(|(_, _, missing)| *missing > 0);
+        let line = |(name, bytes, missing): (&str, u64, u64)| {
+            format!(
+                "{name} is {bytes}, but the fast directory's device has no room for {missing} \
+                 bytes of them: the cache has {}. Free space there and open the database again, \
+                 or make {name} smaller.",
+                bytes.saturating_sub(missing)
+            )
+        };
+        small.map(line).collect()
+    }
+
     /// The SSD cache that the settings of the opening ask for. One that is only kept because it
     /// could not be emptied takes no blocks.
     fn opened_ssd_cache(&self) -> Result<&SsdCache> {

@@ -53,12 +53,13 @@ impl Db {
     }
 
     /// One line for each piece of work on a table, and one for each cache, that fails while the
-    /// database goes on.
+    /// database goes on; and one for each cache that is smaller than its setting.
     pub fn failing_work(&self) -> Vec<String> {
         let all = self.set_aside_work().into_iter();
         all.map(|work| work.line)
             .chain(self.failing_cache())
             .chain(self.failing_block_cache())
+            .chain(self.small_caches())
             .collect()
     }
 

@@ -294,6 +294,9 @@ fn assemble(
     for (storage, work, failure) in &recovered.failures {
         db.note_unrestored(*storage, *work, failure);
     }
+    for line in db.small_caches() {
+        tracing::warn!("{line}");
+    }
     db
 }
 

@@ -246,3 +246,32 @@ fn values_that_no_cache_can_have_are_refused() {
     let (_wall, db) = open(Place::OneDirectory);
     refused(&db, |c| c.ssd_cache_bytes = 1 << 20, bad);
 }
+
+/// A cache for which the disk has no room is smaller than its setting, and the database says so.
+#[test]
+fn a_cache_larger_than_its_disk_is_told() {
+    let (machine, wall, db) = begin(5, PC);
+    assert_eq!(db.failing_work(), Vec::<String>::new());
+    drop(db);
+    let machine = machine.after_kill();
+    let mut settings = machine.settings();
+    settings.ssd_cache_bytes = 1_200 * SLOT;
+    let open = || open_with(machine.device(), &wall, settings.clone()).expect("open");
+    machine.leave_room(Some(1 << 20));
+    let db = open();
+    let told = db.failing_work();
+    assert_eq!(told.len(), 1, "{told:?}");
+    let missing = 1_200 * SLOT - stats(&db).slots * SLOT;
+    let parts = [
+        format!("ssd_cache_bytes is {}", 1_200 * SLOT),
+        format!("no room for {missing} bytes"),
+    ];
+    assert!(parts.iter().all(|part| told[0].contains(part)), "{told:?}");
+    db.check_health().expect("it costs reads and no work");
+    assert_sound(&db, "with a smaller cache");
+    drop(db);
+    machine.leave_room(None);
+    let db = open();
+    assert_eq!(db.failing_work(), Vec::<String>::new());
+    assert_eq!(stats(&db).slots, 1_200);
+}

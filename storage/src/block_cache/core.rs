@@ -146,6 +146,16 @@ impl BlockCache {
         self.state.lock().segments()
     }
 
+    /// The bytes by which the cache is smaller than its settings ask for, in whole segments: there
+    /// is no room for them.
+    pub fn missing_bytes(&self) -> u64 {
+        let state = self.state.lock();
+        let missing = state
+            .slots_wanted()
+            .saturating_sub(state.slots.len() as u32);
+        u64::from(missing) * u64::from(state.settings.segment_bytes)
+    }
+
     /// The counts so far, and the present content.
     pub fn stats(&self) -> Stats {
         let state = self.state.lock();

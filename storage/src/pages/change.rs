@@ -36,6 +36,8 @@ pub struct PageChange {
     pages: Vec<Latched>,
     allocated: Vec<u32>,
     freed: Vec<u32>,
+    /// the number of map pages, if the change adds or drops some
+    maps: Option<u32>,
 }
 
 impl PageStore {
@@ -47,6 +49,7 @@ impl PageStore {
             pages: Vec::new(),
             allocated: Vec::new(),
             freed: Vec::new(),
+            maps: None,
         }
     }
 }
@@ -166,6 +169,55 @@ impl PageChange {
         Ok(PageNumber(number))
     }
 
+    /// Latches a page that becomes a map page. It may have been one before: a reader of the map
+    /// may hold its latch, and holds no other one.
+    fn latch_new_map(&mut self, file: &Arc<PageFile>, number: PageNumber) -> Result<()> {
+        file.grow_for(number)?;
+        let id = PageId {
+            file: file.id,
+            number,
+        };
+        loop {
+            let loading = || Frame::loading(id, Arc::clone(file));
+            let (frame, is_new) = self.store.enter(id, loading);
+            if is_new {
+                return self.enter_zeroed(frame);
+            }
+            self.store.await_ahead(&frame);
+            if let Some(before) = frame.latch_exclusive() {
+                self.add_fresh(frame, before, false);
+                return Ok(());
+            }
+            self.store.forget(&frame);
+        }
+    }
+
+    /// Takes the last map pages out of the map that describe no page in use but themselves.
+    /// Returns whether there are such pages.
+    ///
+    /// # Errors
+    /// Those of [`PageChange::write`].
+    pub(super) fn drop_maps(&mut self) -> Result<bool> {
+        let first = PageNumber(0);
+        self.write(first)?;
+        let known = space::map_pages(self.body(first));
+        let mut maps = known;
+        while maps > 1 {
+            let map = PageNumber((maps - 1) * MAPPED_PAGES);
+            self.write(map)?;
+            if !space::is_map_empty(self.body(map)) {
+                break;
+            }
+            maps -= 1;
+        }
+        if maps == known {
+            return Ok(false);
+        }
+        space::set_map_pages(self.body_mut(first), maps);
+        self.maps = Some(maps);
+        Ok(true)
+    }
+
     /// Latches a reserved page, unless that would wait.
     fn latch_free(&mut self, file: &Arc<PageFile>, number: PageNumber) -> Result<bool> {
         file.grow_for(number)?;
@@ -261,6 +313,9 @@ impl PageChange {
         }
         let lsn = self.log_and_install(&file, changed)?;
         self.allocated.clear();
+        if let (Some(maps), Some(space)) = (self.maps, file.space.lock().as_mut()) {
+            space.set_maps(maps);
+        }
         give_back(&file, &self.freed);
         Ok(lsn)
     }
@@ -302,14 +357,12 @@ impl PageChange {
             let known = space::map_pages(self.body(PageNumber(0)));
             let needed = last / MAPPED_PAGES + 1;
             for map in (known..needed).map(|k| k * MAPPED_PAGES) {
-                if !self.latch_free(file, PageNumber(map))? {
-                    let what = format!("page {map} of page file {} is latched too early", file.id);
-                    return Err(Error::internal(what));
-                }
+                self.latch_new_map(file, PageNumber(map))?;
                 space::set_used(self.body_mut(PageNumber(map)), map, true);
             }
             if known < needed {
                 space::set_map_pages(self.body_mut(PageNumber(0)), needed);
+                self.maps = Some(needed);
             }
         }
         for map in maps {

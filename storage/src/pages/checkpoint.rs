@@ -14,11 +14,12 @@ use crate::wal::Lsn;
 
 impl PageStore {
     /// Writes the pages that are dirty when it begins, syncs the files, and returns the position
-    /// from which redo must begin. Changes go on meanwhile.
+    /// from which redo must begin. Changes go on meanwhile. Files with many free pages at their
+    /// end are cut (`shrink`).
     ///
     /// # Errors
     /// Those of the log and of the files; then the position of the last success holds.
-    pub fn checkpoint(&self) -> Result<Lsn> {
+    pub fn checkpoint(self: &Arc<Self>) -> Result<Lsn> {
         let (begin, failures) = self.checkpoint_each()?;
         match failures.into_iter().next() {
             Some((_, failure)) => Err(failure),
@@ -32,17 +33,17 @@ impl PageStore {
     ///
     /// # Errors
     /// Those of the log.
-    pub fn checkpoint_each(&self) -> Result<(Lsn, Vec<(PageFileId, Error)>)> {
+    pub fn checkpoint_each(self: &Arc<Self>) -> Result<(Lsn, Vec<(PageFileId, Error)>)> {
         let _checkpointing = self.checkpointing.lock();
-        let begin = {
+        self.drop_unused_maps();
+        let (begin, tails) = {
             let _gate = self.gate.write();
             let begin = self.log.end();
             self.boundary.store(begin.0, Ordering::Release);
-            begin
+            (begin, self.tails())
         };
         let mut dirty: Vec<(Arc<Frame>, Lsn)> = Vec::new();
-        for shard in &self.shards {
-            let frames: Vec<Arc<Frame>> = shard.lock().values().map(Arc::clone).collect();
+        for frames in self.all_frames() {
             dirty.extend(frames.into_iter().filter_map(|frame| {
                 let lsn = frame.dirty_lsn()?;
                 Some((frame, lsn))
@@ -75,6 +76,11 @@ impl PageStore {
         }
         for file in self.files.all() {
             note(file.id, file.sync());
+        }
+        for (file, tail) in tails {
+            if !failures.iter().any(|(failed, _)| *failed == file.id) {
+                self.cut(&file, tail);
+            }
         }
         self.clock.lock().settle_all();
         self.pool.shrink();

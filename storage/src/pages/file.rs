@@ -12,7 +12,7 @@ use super::space::Space;
 use super::{PageFileId, PageId, PageNumber};
 
 /// A file grows by an eighth, but at least by these pages,
-const GROWN_PAGES_MIN: u64 = 8;
+const GROWN_PAGES_MIN: u64 = if cfg!(test) { 2 } else { 8 };
 /// and at most by these.
 const GROWN_PAGES_MAX: u64 = 512;
 
@@ -170,7 +170,7 @@ impl PageFile {
             return Ok(());
         }
         let page = PAGE_BYTES as u64;
-        let grown = (len / 8 / page).clamp(GROWN_PAGES_MIN, GROWN_PAGES_MAX) * page;
+        let grown = grown_pages(len / page) * page;
         let wanted = needed.max(len.next_multiple_of(page) + grown);
         // Near the end of the space one page may still fit.
         let given = match self.file.set_len(wanted) {
@@ -180,6 +180,59 @@ impl PageFile {
         self.is_unsynced.store(true, Ordering::Release);
         self.len.fetch_max(given, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Whether the page is known to be neither in use nor reserved.
+    pub fn is_unused(&self, number: PageNumber) -> bool {
+        let space = self.space.lock();
+        space
+            .as_ref()
+            .is_some_and(|space| space.is_unused(number.0))
+    }
+
+    /// The first of the unused pages at the end of the file, if giving them back pays: if they and
+    /// the pages behind them are more than twice the pages by which the file would grow again. None
+    /// also if the map is not known.
+    pub fn tail(&self, without_maps: bool) -> Option<PageNumber> {
+        let tail = self.space.lock().as_ref()?.tail(without_maps);
+        let kept = u64::from(tail) + 2 * grown_pages(tail.into());
+        (self.pages() > kept).then_some(PageNumber(tail))
+    }
+
+    /// Cuts the file behind its last page that is used or reserved, or at `tail` if that is further
+    /// on. `prepare` is called with the first page that goes, and returns whether it may go.
+    /// Meanwhile no page from there on is reserved, but for pages behind the end.
+    ///
+    /// # Errors
+    /// Those of the device; then the file may have its old length.
+    pub fn cut(&self, tail: PageNumber, prepare: impl FnOnce(PageNumber) -> bool) -> Result<()> {
+        let _growth = self.growth.lock();
+        let before = self.len.load(Ordering::Relaxed);
+        // From here on a page behind the place waits for its space until the file is cut.
+        self.len
+            .store(before.min(offset_of(tail)), Ordering::Relaxed);
+        let begun = self
+            .space
+            .lock()
+            .as_mut()
+            .map(|space| space.begin_cut(tail.0));
+        let Some((from, end)) = begun else {
+            self.len.store(before, Ordering::Relaxed);
+            return Ok(());
+        };
+        let from = PageNumber(from);
+        let cut = match prepare(from) {
+            true => self.file.set_len(offset_of(from)).map(|()| true),
+            false => Ok(false),
+        };
+        let is_cut = *cut.as_ref().unwrap_or(&false);
+        let len = if is_cut { offset_of(from) } else { before };
+        self.is_unsynced.fetch_or(is_cut, Ordering::AcqRel);
+        self.len.store(len, Ordering::Relaxed);
+        if let Some(space) = self.space.lock().as_mut() {
+            space.end_cut(end, is_cut);
+        }
+        cut.map_err(|e| e.context(self.place(from))).map(drop)
     }
 
     /// Closes the file: every later use gives `failure`, or an earlier one.
@@ -213,6 +266,11 @@ impl PageFile {
     pub fn pages(&self) -> u64 {
         self.len.load(Ordering::Relaxed) / PAGE_BYTES as u64
     }
+}
+
+/// The pages by which a file of so many grows.
+fn grown_pages(pages: u64) -> u64 {
+    (pages / 8).clamp(GROWN_PAGES_MIN, GROWN_PAGES_MAX)
 }
 
 fn offset_of(number: PageNumber) -> u64 {

@@ -24,21 +24,24 @@
 //!    file. A page leaves the frame table only when the cache has it or has refused it.
 //! 9. After a failed sync of the SSD cache the next checkpoint closes all files that go through it.
 //!    Files that are created from then on do not.
+//! 10. Once the space map of a file is known, a page that is not in use reads as zeros, if it is
+//!    not in memory. So a pointer read before its page was freed leads to a page without content,
+//!    wherever the end of the file is by then.
 //!
 //! # Latches
 //! A thread latches a page at most once at a time, and latches pages in an order that all users of
 //! a file agree on. Readers, one writer, or several appenders of slots have a page
 //! (`frame/append.rs`, \[L-Store §5.2\]); an appender holds its latch only within `append_slot`. A
 //! waiting writer goes before later readers. `allocate` only tries latches. `commit` latches the
-//! pages of the space map last, in ascending order.
+//! pages of the space map last, page 0 first, and a reader of the map holds no other latch.
 //!
 //! # Lock order
 //! `checkpointing` → `gate` → the log's locks. `checkpointing` → the SSD cache's → `syncing` of a
-//! file. `growth` of a file → nothing. `shard` → nothing. `clock` → a frame's state → nothing. The
-//! pool's locks are taken with none of these held but `checkpointing`.
-//! `pending` of the reads ahead → a frame's state →
-//! nothing. No I/O happens under one of these except under `checkpointing`, `growth` and `syncing`,
-//! for which only checkpoints, growing files and the cache's rounds wait; the log may prepare a
+//! file. `checkpointing` → `growth` of a file → its `space`, a `shard`, the SSD cache's `state`.
+//! `shard` → nothing. `clock` → a frame's state → nothing. The pool's locks are taken with none of
+//! these held but `checkpointing`. `pending` of the reads ahead → a frame's state → nothing.
+//! No I/O happens under one of these except under `checkpointing`, `growth` and `syncing`, for
+//! which only checkpoints, growing files, cuts and the cache's rounds wait; the log may prepare a
 //! segment while `gate` is held shared.
 //!
 //! # Differences from the paper
@@ -61,6 +64,7 @@ mod prefetch;
 mod read_ahead;
 mod record;
 mod recovery;
+mod shrink;
 mod space;
 mod store;
 

@@ -93,9 +93,9 @@ impl PageStore {
         if !is_new {
             return Entered::Not;
         }
-        // Only now: the page cannot enter the cache any more (invariant 2).
+        // Only now: the page cannot enter the cache any more (invariant 2), nor be freed.
         let is_cached = |cache: &crate::ssd_cache::SsdCache| cache.has(block_of(id.file, number));
-        if self.cache.as_ref().is_some_and(is_cached) {
+        if self.cache.as_ref().is_some_and(is_cached) || file.is_unused(number) {
             self.give_up(&frame);
             return Entered::Not;
         }

@@ -36,6 +36,12 @@ pub(super) fn is_used(map: &[u8], number: u32) -> bool {
     byte.is_some_and(|byte| byte & (1 << (bit % 8)) != 0)
 }
 
+/// Whether a map page, whose body this is, describes no page in use but itself.
+pub(super) fn is_map_empty(map: &[u8]) -> bool {
+    let mut bits = map.iter().skip(RESERVED_BYTES);
+    bits.next() == Some(&1) && bits.all(|&byte| byte == 0)
+}
+
 /// Sets the bit of `number`.
 pub(super) fn set_used(map: &mut [u8], number: u32, used: bool) {
     let bit = number % MAPPED_PAGES;
@@ -63,14 +69,21 @@ pub(super) fn set_map_pages(page_0: &mut [u8], pages: u32) {
 pub(super) struct Space {
     /// unused pages before `end`
     free: BTreeSet<u32>,
-    /// the first page that was never used
+    /// the first page behind all pages that are in use, reserved or free
     end: u32,
+    /// the greatest `end` so far: pages from `end` up to here have left the file
+    end_max: u32,
+    /// map pages in use
+    maps: u32,
+    /// the file is being cut here: pages from here up to `end` are free and not reserved
+    cut: Option<u32>,
 }
 
 impl Space {
     /// Adds the pages that `map` describes, the map page `first`. Map pages are added in order.
     pub fn add_map(&mut self, first: u32, map: &[u8]) {
         self.mark_used(first);
+        self.maps = first / MAPPED_PAGES + 1;
         let last = first.saturating_add(MAPPED_PAGES - 1);
         for page in (first + 1..=last).filter(|&page| is_used(map, page)) {
             self.mark_used(page);
@@ -81,12 +94,18 @@ impl Space {
     fn mark_used(&mut self, page: u32) {
         let between = (self.end..page).filter(|&page| !is_map(page));
         self.free.extend(between);
-        self.end = page + 1;
+        self.set_end(page + 1);
+    }
+
+    fn set_end(&mut self, end: u32) {
+        self.end = end;
+        self.end_max = self.end_max.max(end);
     }
 
     /// Takes the first free page that is not in `busy`, or the end of the file.
     pub fn reserve(&mut self, busy: &[u32]) -> Result<u32> {
-        if let Some(&page) = self.free.iter().find(|page| !busy.contains(page)) {
+        let mut free = self.free.range(..self.cut.unwrap_or(u32::MAX));
+        if let Some(&page) = free.find(|page| !busy.contains(page)) {
             self.free.remove(&page);
             return Ok(page);
         }
@@ -98,13 +117,59 @@ impl Space {
                 format!("a page file cannot have more than {page} pages"),
             ));
         }
-        self.end = page + 1;
+        self.set_end(page + 1);
         Ok(page)
     }
 
     /// Makes a page free.
     pub fn give_back(&mut self, page: u32) {
         self.free.insert(page);
+    }
+
+    /// Sets the number of map pages in use.
+    pub fn set_maps(&mut self, maps: u32) {
+        self.maps = maps;
+    }
+
+    /// Whether a page is neither in use nor reserved, and was before the end at some time.
+    pub fn is_unused(&self, page: u32) -> bool {
+        match is_map(page) {
+            true => page / MAPPED_PAGES >= self.maps && page < self.end_max,
+            false => self.free.contains(&page) || (self.end..self.end_max).contains(&page),
+        }
+    }
+
+    /// The first page of the unused ones at the end of the file. Map pages that describe nothing
+    /// but unused pages count as unused if `without_maps`.
+    pub fn tail(&self, without_maps: bool) -> u32 {
+        let is_unused = |page: u32| match is_map(page) && without_maps {
+            true => page > 0,
+            false => self.is_unused(page),
+        };
+        let mut tail = self.end;
+        while tail > 0 && is_unused(tail - 1) {
+            tail -= 1;
+        }
+        tail
+    }
+
+    /// Begins to cut the file at the first of the unused pages at its end, or at `tail` if that is
+    /// further on. Returns the place and the end. Until [`Space::end_cut`] no page between the two
+    /// is reserved.
+    pub fn begin_cut(&mut self, tail: u32) -> (u32, u32) {
+        let from = self.tail(false).max(tail).min(self.end);
+        self.cut = Some(from);
+        (from, self.end)
+    }
+
+    /// Ends the cut. If the file was cut and nothing was reserved at its end since the beginning,
+    /// the pages are no more part of it.
+    pub fn end_cut(&mut self, end: u32, is_cut: bool) {
+        let cut = self.cut.take();
+        if let Some(from) = cut.filter(|_| is_cut && self.end == end) {
+            self.free.split_off(&from);
+            self.end = from;
+        }
     }
 
     /// Free pages before the end.

@@ -305,6 +305,12 @@ impl PageStore {
         self.shard(id).lock().get(&id).map(Arc::clone)
     }
 
+    /// The frames in the table, a part of the table at a time.
+    pub(super) fn all_frames(&self) -> impl Iterator<Item = Vec<Arc<Frame>>> {
+        let shards = self.shards.iter();
+        shards.map(|shard| shard.lock().values().map(Arc::clone).collect())
+    }
+
     /// The frame in the table, or a new one and true.
     pub(super) fn enter(&self, id: PageId, new: impl FnOnce() -> Frame) -> (Arc<Frame>, bool) {
         let mut shard = self.shard(id).lock();
@@ -389,8 +395,9 @@ impl PageStore {
         self.reads.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The newest image of a page outside memory: the SSD cache's, else the file's. The caller has
-    /// seen to it that nobody evicts the page meanwhile.
+    /// The newest image of a page outside memory: the SSD cache's, else the file's; zeros for a
+    /// page that is not in use (invariant 10). The caller has seen to it that nobody evicts the
+    /// page meanwhile.
     pub(super) fn read_image(
         &self,
         file: &PageFile,
@@ -398,6 +405,9 @@ impl PageStore {
         access: Access,
     ) -> Result<PageImage> {
         file.check_usable()?;
+        if file.is_unused(number) {
+            return Ok(PageImage::zeroed());
+        }
         let cached = match self.cache_of(file) {
             Some(cache) => cache.read(block_of(file.id, number), access)?,
             None => None,
@@ -442,7 +452,9 @@ impl PageStore {
 
     /// Offers a clean page that leaves memory to the SSD cache.
     pub(super) fn hand_over(&self, frame: &Frame, image: &PageImage) {
-        if let Some(cache) = self.cache_of(&frame.file) {
+        // A page that is not in use may be behind the end of its file.
+        let cache = self.cache_of(&frame.file);
+        if let Some(cache) = cache.filter(|_| !frame.file.is_unused(frame.id.number)) {
             let bytes = frame.file.encode(frame.id.number, image);
             let block = block_of(frame.id.file, frame.id.number);
             // The file has the page: nothing is lost if the cache does not take it.

@@ -22,6 +22,7 @@ mod failing_writes;
 mod held;
 mod prefetch;
 mod shared;
+mod shrink;
 
 const FILE: PageFileId = PageFileId(7);
 const ID: u128 = 0x51 << 70 | 3;

@@ -60,6 +60,17 @@ impl SsdCache {
         self.settings.slot_bytes.into()
     }
 
+    /// The bytes by which the cache is smaller than `wanted_bytes`, in whole slots. The opening
+    /// found no room for them.
+    pub fn missing_bytes(&self, wanted_bytes: u64) -> u64 {
+        let wanted = match self.settings.mode {
+            Mode::Off => 0,
+            _ => self.settings.slots_of(wanted_bytes),
+        };
+        let missing = wanted.saturating_sub(self.state.lock().limit);
+        u64::from(missing) * self.slot_bytes()
+    }
+
     /// Slots that rounds keep free.
     pub(super) fn reserve(&self, state: &State) -> u32 {
         self.settings.free_slots.min(state.limit.div_ceil(4))
@@ -235,13 +246,22 @@ impl SsdCache {
     /// next round; the file's number must not be used again.
     pub fn forget_file(&self, file: u64) {
         let mut state = self.state.lock();
-        while state.is_file_busy(file) {
+        while state.is_busy_from((file, 0)) || state.syncing == Some(file) {
             self.written.wait(&mut state);
         }
-        for slot in state.slots_of_file(file) {
-            state.remove(slot);
-        }
+        state.remove_from((file, 0));
         state.unsynced.remove(&file);
+    }
+
+    /// Forgets the blocks of a file from the offset of `first` on, where the file is about to be
+    /// cut. The directory follows with the next round. A later block at such an offset must be in
+    /// the caller's log until a checkpoint has ended.
+    pub fn forget_from(&self, first: BlockKey) {
+        let mut state = self.state.lock();
+        while state.is_busy_from(first.place()) {
+            self.written.wait(&mut state);
+        }
+        state.remove_from(first.place());
     }
 }
 

@@ -267,10 +267,17 @@ impl State {
         self.pending.len()
     }
 
-    /// The first slots of a file's blocks.
-    pub fn slots_of_file(&self, file: u64) -> Vec<u32> {
-        let places = self.index.range((file, 0)..=(file, u64::MAX));
+    /// The first slots of a file's blocks from an offset on.
+    fn slots_from(&self, (file, offset): (u64, u64)) -> Vec<u32> {
+        let places = self.index.range((file, offset)..=(file, u64::MAX));
         places.map(|(_, &slot)| slot).collect()
+    }
+
+    /// Removes the entries of a file's blocks from an offset on.
+    pub fn remove_from(&mut self, first: (u64, u64)) {
+        for slot in self.slots_from(first) {
+            self.remove(slot);
+        }
     }
 
     /// The files with cached blocks.
@@ -278,15 +285,15 @@ impl State {
         self.index.keys().map(|&(file, _)| file).collect()
     }
 
-    /// Whether a thread writes a block of `file`, or syncs it.
-    pub fn is_file_busy(&self, file: u64) -> bool {
-        let mut busy = self.capacity_busy.range((file, 0)..=(file, u64::MAX));
+    /// Whether a thread writes a block of a file from an offset on.
+    pub fn is_busy_from(&self, (file, offset): (u64, u64)) -> bool {
+        let places = (file, offset)..=(file, u64::MAX);
+        let mut busy = self.capacity_busy.range(places);
         let is_writing = |slot| {
             let entry = self.entries.get(slot);
             entry.is_some_and(|entry| entry.is_writing)
         };
-        let is_busy = busy.next().is_some() || self.syncing == Some(file);
-        is_busy || self.slots_of_file(file).iter().any(is_writing)
+        busy.next().is_some() || self.slots_from((file, offset)).iter().any(is_writing)
     }
 
     /// Lists all pending entries whose writes are done, and returns the changes of this round:

@@ -169,6 +169,7 @@ fn on_a_full_disk_the_cache_has_what_is_there_and_grows_later() {
     rig.disk.limit_capacity(Some(100));
     let cache = rig.open(settings(4));
     assert_eq!(cache.stats().cache_bytes, 0);
+    assert_eq!(cache.missing_bytes(), 4 * u64::from(SEGMENT_BYTES));
     assert_eq!(offer(&cache, 0, 300).min(1), 1, "two segments in memory");
     let stats = cache.stats();
     assert!(stats.failed_writes > 0 && stats.refusals > 0, "{stats:?}");
@@ -176,6 +177,7 @@ fn on_a_full_disk_the_cache_has_what_is_there_and_grows_later() {
     let paused = cache.stats().paused;
     offer(&cache, 1_000, paused + 50);
     assert_eq!(cache.stats().cache_bytes, 4 * u64::from(SEGMENT_BYTES));
+    assert_eq!(cache.missing_bytes(), 0);
     assert!(is_cached(&cache, block(2, 1_000 + paused + 49)));
     cache.flush().unwrap();
     drop(cache);

@@ -230,6 +230,9 @@ fn a_full_fast_tier_makes_a_smaller_cache_and_refuses_growth() {
         .limit_capacity(Some(machine.fast.used_bytes() + 100_000));
     let cache = machine.open(1_000);
     assert_eq!(cache.stats().slots, 8);
+    let slot = u64::from(SLOT_BYTES);
+    assert_eq!(cache.missing_bytes(1_000 * slot), 992 * slot);
+    assert_eq!(cache.missing_bytes(9 * slot - 1), 0, "less than a slot");
     assert!((0..20).all(|n| newest(&cache, block(1, n)) == 2));
 }
 

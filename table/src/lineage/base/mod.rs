@@ -23,6 +23,7 @@ pub use meta_blob::MetaBlob;
 pub use stored_chunk::{ColumnBounds, StoredChunk};
 
 use crate::lineage::base::row_block::{BlockRow, RowBlocks, RowChunks};
+use crate::lineage::base::row_meta::NEVER;
 use crate::lineage::horizon::Horizon;
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Result, Value};
@@ -165,6 +166,19 @@ impl ChunkBase {
             }
             _ => Ok(true),
         }
+    }
+    /// Whether most of the rows that take space were deleted, and no moment of the horizon sees
+    /// them. A merge removes their values. The metadata is read only if most rows were deleted.
+    pub fn is_mostly_dead_at(&self, horizon: &Horizon) -> Result<bool> {
+        let may_be = self.deleted > self.rows / 2 && self.last_updated_max > 0;
+        let Some(meta) = self.meta.as_ref().filter(|_| may_be) else {
+            return Ok(false);
+        };
+        let meta = meta.load()?;
+        let kept = meta.starts.iter().filter(|start| **start != NEVER);
+        let is_dead = |row: &usize| meta.starts[*row] != NEVER && !meta.is_seen(*row, horizon);
+        let dead = meta.deleted.iter().filter(is_dead);
+        Ok(dead.count() > kept.count() / 2)
     }
     /// Gives `read` the row at `slot`, if there is a block for `columns` or making one is worth it.
     #[inline]

@@ -107,7 +107,11 @@ impl Db {
                     self.due(store, no, &RangeSummary::of(version), terms.retries())
                 }
             };
-            if due == Due::No && !is_dead(version, horizon)? {
+            let may_write = !matches!(terms.effort, Effort::Freeing | Effort::DropsOnly);
+            let is_wanted = due != Due::No
+                || is_dead(version, horizon)?
+                || (may_write && is_mostly_dead(version, horizon)?);
+            if !is_wanted {
                 return Ok(None);
             }
             let all = due == Due::All;
@@ -153,5 +157,15 @@ fn is_dead(version: &RangeVersion, horizon: &Horizon) -> Result<bool> {
     match &version.base.body {
         BaseBody::Chunks(chunks) if version.has_no_tail() => chunks.is_dead_at(horizon),
         _ => Ok(false),
+    }
+}
+
+/// Whether most of the bytes of a range's files are of deleted rows that no moment within the
+/// horizon sees, by the number of rows. A merge writes the range without them: each rewrite removes
+/// more rows than it keeps, so that a row is rewritten O(log n) times for that.
+fn is_mostly_dead(version: &RangeVersion, horizon: &Horizon) -> Result<bool> {
+    match &version.base.body {
+        BaseBody::Chunks(chunks) => chunks.is_mostly_dead_at(horizon),
+        BaseBody::Insert(_) => Ok(false),
     }
 }
