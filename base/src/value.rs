@@ -142,8 +142,8 @@ pub enum Value {
 impl Value {
     /// The order of two values of one type, as PostgreSQL sorts them: text and bytes by bytes
     /// (collation C), NaN above every number and equal to itself. None for values of different
-    /// variants, NULLs, points and boxes, which have no order. Intervals compare by their length with
-    /// months of 30 days and days of 24 hours.
+    /// variants, for NULLs, and for points and boxes, which have no order. Intervals compare by
+    /// their length with months of 30 days and days of 24 hours.
     pub fn compare(&self, other: &Value) -> Option<std::cmp::Ordering> {
         use Value as V;
         Some(match (self, other) {

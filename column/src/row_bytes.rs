@@ -2,7 +2,8 @@
 //!
 //! The bytes of a row are the bytes of its values, also if their buffers are shared with other
 //! rows: 8 bytes for a value of fixed width (16 for wide ones, 32 for a box), 16 and its length for
-//! text and bytea. A slice of a batch therefore has the bytes of its own rows, unlike in Arrow's measures.
+//! text and bytea. A slice of a batch therefore has the bytes of its own rows, unlike in
+//! Arrow's measures.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};

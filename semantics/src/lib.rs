@@ -22,7 +22,8 @@
 //! | `error` | our errors through DataFusion and back |
 //! | `types`, `calendar` | SQL types in plans; days, months and years |
 //! | `text` | the text form of every type |
-//! | `arithmetic`, `geometry` | arithmetic that checks and rounds as PostgreSQL's; points and boxes |
+//! | `arithmetic` | arithmetic that checks and rounds as PostgreSQL's |
+//! | `geometry` | predicates and measures of points and boxes |
 //! | `cast` | casts |
 //! | `column_builder` | columns from text and binary values |
 //! | `wire_format` | values in PostgreSQL's protocol |

@@ -1,6 +1,7 @@
 //! Codec 0, raw: values in Arrow's layout, little-endian. It is the fallback of every other codec,
-//! and the codec of types that need no other: booleans (one bit each), interval, uuid and point (16
-//! bytes each), box (32 bytes), decimals that need 128 bits. Text is one 32-bit length per row and then all bytes.
+//! and the codec of types that need no other: booleans (one bit each), interval, uuid and point
+//! (16 bytes each), box (32 bytes), decimals that need 128 bits. Text is one 32-bit length per row
+//! and then all bytes.
 //!
 //! A dictionary's values are also a raw block.
 

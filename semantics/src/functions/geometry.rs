@@ -177,7 +177,7 @@ fn of_corners(call: &Call) -> Result<ArrayRef> {
         if call.any_null(row) {
             return Ok(None);
         }
-        // PostgreSQL takes the second point's coordinate for the upper one among equal ones (0, -0).
+        // Of equal coordinates (0 and -0) PostgreSQL takes the second point's for the upper one.
         let corners = BoxCorners::new(point(call, 1, row), point(call, 0, row));
         let ([high_x, high_y], [low_x, low_y]) = (corners.high(), corners.low());
         Ok(Some([high_x, high_y, low_x, low_y]))

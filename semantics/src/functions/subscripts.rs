@@ -1,7 +1,7 @@
 //! `(array)[i][j]` and `(array)[l:u]`. Subscripts count from 1, for a system table's vector from 0.
 //! An item outside the array is NULL, and a part has only the items within it. A system table's
-//! name is an array of characters, from 0. The coordinates of a point and the corners of a box count
-//! from 0.
+//! name is an array of characters, from 0. The coordinates of a point and the corners of a box
+//! count from 0.
 
 use super::arrays::first;
 use super::lists;
