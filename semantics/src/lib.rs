@@ -23,6 +23,7 @@
 //! | `types`, `calendar` | SQL types in plans; days, months and years |
 //! | `text` | the text form of every type |
 //! | `arithmetic` | arithmetic that checks and rounds as PostgreSQL's |
+//! | `geometry` | predicates and measures of points and boxes |
 //! | `cast` | casts |
 //! | `column_builder` | columns from text and binary values |
 //! | `wire_format` | values in PostgreSQL's protocol |
@@ -44,6 +45,7 @@ pub mod column_builder;
 pub mod decimal;
 pub mod error;
 pub mod functions;
+mod geometry;
 mod numeric_send;
 pub mod operators;
 mod output_names;
@@ -105,6 +107,7 @@ pub fn configure(builder: SessionStateBuilder) -> SessionStateBuilder {
     analyzer
         .rules
         .insert(0, Arc::new(rules::ColumnsOfGroupingSets));
+    analyzer.rules.insert(0, Arc::new(rules::RequireOrders));
     analyzer.rules.push(Arc::new(rules::Casts));
     let optimizer = builder.optimizer().get_or_insert_with(Default::default);
     rules::replace(&mut optimizer.rules);
