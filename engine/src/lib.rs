@@ -65,7 +65,9 @@ pub use strandline_base::{
     StorageId, SystemClock, TableId, Value,
 };
 pub use strandline_device::{Device, Tier, TieredDevice};
-pub use strandline_index::{Direction, KeyBytes, KeyRange, OrderedKeys, PartOrder};
+pub use strandline_index::{
+    Direction, KeyBytes, KeyRange, OrderedKeys, PartOrder, Rect, SpatialQuery,
+};
 pub use strandline_storage::block_cache::{
     Admission as BlockCacheAdmission, Stats as BlockCacheStats,
 };
