@@ -55,7 +55,7 @@ pub use scan::{
 pub use settings::{CacheSettings, ConflictPolicy, DbOptions, Settings, TxnOptions};
 pub use statement::{
     BulkInsert, CoveredColumns, Covering, Effect, EntryWatch, GoneEntries, IndexRows, LockWait,
-    Modify, OnInvisibleDuplicate, PointTable, RowKeys, RowRules, RowView, Statement,
+    Modify, NearestEntries, OnInvisibleDuplicate, PointTable, RowKeys, RowRules, RowView, Statement,
 };
 pub use store::{ColumnStatistics, TableStatistics};
 pub use transaction::{Savepoint, Transaction};
@@ -66,7 +66,7 @@ pub use strandline_base::{
 };
 pub use strandline_device::{Device, Tier, TieredDevice};
 pub use strandline_index::{
-    Direction, KeyBytes, KeyRange, OrderedKeys, PartOrder, Rect, SpatialQuery,
+    Direction, KeyBytes, KeyRange, OrderedKeys, PartOrder, Rect, SpatialIndex, SpatialQuery,
 };
 pub use strandline_storage::block_cache::{
     Admission as BlockCacheAdmission, Stats as BlockCacheStats,

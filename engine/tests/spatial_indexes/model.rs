@@ -219,7 +219,7 @@ fn seeds() -> Vec<u64> {
     let given = std::env::var("STRANDLINE_SEED").ok();
     match given.and_then(|seed| seed.parse().ok()) {
         Some(seed) => vec![seed],
-        None => (1..=4).collect(),
+        None => (1..=2).collect(),
     }
 }
 
