@@ -1,7 +1,7 @@
 //! The form of one value in a record page, and a storage's description of the value's column.
 
 use crate::value_words::{
-    Physical, physical, value_of_bytes, value_of_wide, value_of_word, wide_of, word_of,
+    Physical, bytes_of, physical, value_of_bytes, value_of_wide, value_of_word, wide_of, word_of,
 };
 use crate::{Error, Result, SqlType, Value};
 
@@ -38,7 +38,7 @@ pub enum Cell<'a> {
     Word(u64),
     /// a 16-byte value, low half first
     Wide([u64; 2]),
-    /// text or bytes
+    /// text, bytes or a box
     Bytes(&'a [u8]),
 }
 
@@ -53,9 +53,7 @@ impl<'a> Cell<'a> {
             (_, Value::Null) => Some(Self::Null),
             (Physical::Word, value) => word_of(value).map(Self::Word),
             (Physical::Wide, value) => wide_of(value).map(Self::Wide),
-            (Physical::Bytes, Value::Text(text)) => Some(Self::Bytes(text.as_bytes())),
-            (Physical::Bytes, Value::Bytea(bytes)) => Some(Self::Bytes(bytes)),
-            (Physical::Bytes, _) => None,
+            (Physical::Bytes, value) => bytes_of(value).map(Self::Bytes),
         };
         cell.ok_or_else(|| {
             let t = spec.sql_type;

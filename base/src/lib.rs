@@ -8,7 +8,8 @@
 //! | room | what is in it |
 //! |---|---|
 //! | `sync`, `bytes`, `calendar`, `checksum`, `clock`, `ids`, `rng` | modules that import none |
-//! | `append_list`, `error`, `utc`, `value` | a list read while it grows; errors, times, values |
+//! | `append_list`, `error`, `geometry`, `utc` | a list read while it grows; errors, points and boxes, times |
+//! | `value` | types and single values |
 //! | `value_words` | values as words of 64 bits |
 //! | `cell` | values in cells of one word that threads share |
 
@@ -19,6 +20,7 @@ pub mod cell;
 pub mod checksum;
 pub mod clock;
 pub mod error;
+pub mod geometry;
 pub mod ids;
 pub mod rng;
 pub mod sync;
@@ -30,6 +32,7 @@ pub use append_list::AppendList;
 pub use checksum::{Checksum, checksum};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{Error, ErrorKind, ErrorSubject, Result, SqlState};
+pub use geometry::{BoxCorners, Point};
 pub use ids::{
     BLOCK_ROWS, ColumnId, CommitTs, RANGE_ROWS, RangeNo, RowId, StorageId, TableId, UPDATE_RANGES,
     UPDATE_ROWS,

@@ -1,5 +1,6 @@
 //! SQL types and single values. Columns of values are Arrow arrays (crate `strandline-column`).
 
+use crate::geometry::{BoxCorners, Point};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
@@ -50,6 +51,10 @@ pub enum SqlType {
     Uuid,
     /// json, kept as text
     Json,
+    /// point: x and y, double precision
+    Point,
+    /// box: two opposite corners
+    Box,
 }
 
 impl fmt::Display for SqlType {
@@ -73,6 +78,8 @@ impl fmt::Display for SqlType {
             Self::Interval => f.write_str("interval"),
             Self::Uuid => f.write_str("uuid"),
             Self::Json => f.write_str("json"),
+            Self::Point => f.write_str("point"),
+            Self::Box => f.write_str("box"),
         }
     }
 }
@@ -126,13 +133,17 @@ pub enum Value {
     Interval(Interval),
     /// uuid
     Uuid([u8; 16]),
+    /// point
+    Point(Point),
+    /// box
+    Box(BoxCorners),
 }
 
 impl Value {
     /// The order of two values of one type, as PostgreSQL sorts them: text and bytes by bytes
     /// (collation C), NaN above every number and equal to itself. None for values of different
-    /// variants and NULLs. Intervals compare by their length with months of 30 days and days of 24
-    /// hours.
+    /// variants, NULLs, points and boxes, which have no order. Intervals compare by their length with
+    /// months of 30 days and days of 24 hours.
     pub fn compare(&self, other: &Value) -> Option<std::cmp::Ordering> {
         use Value as V;
         Some(match (self, other) {

@@ -1,6 +1,6 @@
 //! How record pages hold a value: in one 64-bit word, in two, or as bytes.
 
-use crate::{Error, Interval, Result, SqlType, Value};
+use crate::{BoxCorners, Error, Interval, Point, Result, SqlType, Value};
 
 /// Decimal digits up to which `numeric` is held in 64 bits.
 pub const NUMERIC_WORD_PRECISION: u8 = 18;
@@ -10,9 +10,9 @@ pub const NUMERIC_WORD_PRECISION: u8 = 18;
 pub enum Physical {
     /// One 64-bit word (bool, integers, floats by bits, dates, times, numeric(p ≤ 18)).
     Word,
-    /// Two words (numeric(p > 18), interval, uuid).
+    /// Two words (numeric(p > 18), interval, uuid, point).
     Wide,
-    /// Bytes (text, varchar, char, bytea, json).
+    /// Bytes (text, varchar, char, bytea, json, box).
     Bytes,
 }
 
@@ -31,10 +31,15 @@ pub fn physical(t: SqlType) -> Physical {
         | SqlType::Timestamp
         | SqlType::TimestampTz => Physical::Word,
         SqlType::Numeric { precision, .. } if precision <= NUMERIC_WORD_PRECISION => Physical::Word,
-        SqlType::Numeric { .. } | SqlType::Interval | SqlType::Uuid => Physical::Wide,
-        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Bytea | SqlType::Json => {
-            Physical::Bytes
+        SqlType::Numeric { .. } | SqlType::Interval | SqlType::Uuid | SqlType::Point => {
+            Physical::Wide
         }
+        SqlType::Text
+        | SqlType::Varchar(_)
+        | SqlType::Char(_)
+        | SqlType::Bytea
+        | SqlType::Json
+        | SqlType::Box => Physical::Bytes,
     }
 }
 
@@ -52,9 +57,13 @@ pub fn word_of(v: &Value) -> Option<u64> {
         Value::Real(v) => u64::from(v.to_bits()),
         Value::Double(v) => v.to_bits(),
         Value::Numeric(v) => i64::try_from(*v).ok()? as u64,
-        Value::Null | Value::Text(_) | Value::Bytea(_) | Value::Interval(_) | Value::Uuid(_) => {
-            return None;
-        }
+        Value::Null
+        | Value::Text(_)
+        | Value::Bytea(_)
+        | Value::Interval(_)
+        | Value::Uuid(_)
+        | Value::Point(_)
+        | Value::Box(_) => return None,
     })
 }
 
@@ -96,13 +105,15 @@ pub fn set_word(out: &mut Value, t: SqlType, word: u64) {
 }
 
 /// The two words (low, high) of a value of a [`Physical::Wide`] type; `None` for NULL and for
-/// values that are not held in two words. Intervals: months | days << 32, nanoseconds.
+/// values that are not held in two words. Intervals: months | days << 32, nanoseconds. Points: the
+/// bits of x and of y.
 #[inline]
 pub fn wide_of(v: &Value) -> Option<[u64; 2]> {
     match v {
         Value::Numeric(v) => Some(halves(*v as u128)),
         Value::Interval(v) => Some(interval_words(*v)),
         Value::Uuid(v) => Some(halves(u128::from_le_bytes(*v))),
+        Value::Point(v) => Some(v.words()),
         _ => None,
     }
 }
@@ -121,16 +132,18 @@ pub fn value_of_wide(t: SqlType, words: [u64; 2]) -> Value {
             nanos: words[1] as i64,
         }),
         SqlType::Uuid => Value::Uuid(whole(words).to_le_bytes()),
+        SqlType::Point => Value::Point(Point::from_words(words)),
         _ => unreachable!("{t} is not held in two words"),
     }
 }
 
-/// The bytes of a text or bytea value; `None` for NULL and for all other values.
+/// The bytes of a text, bytea or box value; `None` for NULL and for all other values.
 #[inline]
 pub fn bytes_of(v: &Value) -> Option<&[u8]> {
     match v {
         Value::Text(v) => Some(v.as_bytes()),
         Value::Bytea(v) => Some(v),
+        Value::Box(v) => Some(v.as_bytes()),
         _ => None,
     }
 }
@@ -138,8 +151,8 @@ pub fn bytes_of(v: &Value) -> Option<&[u8]> {
 /// The value of bytes that [`bytes_of`] made.
 ///
 /// # Errors
-/// Text that is not UTF-8 is a corruption error; a type that is not held as bytes is an internal
-/// error.
+/// Text that is not UTF-8 and a box of another length are corruption errors; a type that is not
+/// held as bytes is an internal error.
 #[inline]
 pub fn value_of_bytes(t: SqlType, bytes: &[u8]) -> Result<Value> {
     match t {
@@ -149,6 +162,12 @@ pub fn value_of_bytes(t: SqlType, bytes: &[u8]) -> Result<Value> {
                 .map_err(|e| Error::corrupt(format!("stored value of type {t}"), e))?;
             Ok(Value::Text(text.into()))
         }
+        SqlType::Box => BoxCorners::from_bytes(bytes)
+            .map(Value::Box)
+            .ok_or_else(|| {
+                let found = format!("{} bytes instead of {}", bytes.len(), BoxCorners::BYTES);
+                Error::corrupt(format!("stored value of type {t}"), found)
+            }),
         _ => Err(Error::internal(format!("{t} is not held as bytes"))),
     }
 }

@@ -1,10 +1,10 @@
 //! Builds Arrow arrays from the cells of record pages, and patches decoded arrays.
 //!
-//! Fixed-width columns are handled as raw little-endian values of 2, 4, 8 or 16 bytes, for every
+//! Fixed-width columns are handled as raw little-endian values of 2 to 32 bytes, for every
 //! Arrow type. An array with a single owner is patched in place. Booleans are bit-packed. Text and
 //! bytes are rebuilt as view arrays.
 
-use crate::types::arrow_type;
+use crate::types::{arrow_type, coordinate_array, fixed_width};
 use crate::word_patches::WordPatches;
 use arrow_array::builder::{BinaryViewBuilder, StringViewBuilder};
 use arrow_array::{Array, ArrayRef, make_array};
@@ -14,26 +14,16 @@ use arrow_schema::DataType;
 use std::sync::Arc;
 use strandline_base::cell::Cell;
 use strandline_base::cell::StorageColumn;
-use strandline_base::value_words::{Physical, wide_of, word_of};
+use strandline_base::value_words::{Physical, bytes_of, wide_of, word_of};
 use strandline_base::{Error, Result, Value};
 
 /// A value as a cell. The value must fit the column's type.
 pub fn cell_of<'a>(spec: &StorageColumn, value: &'a Value) -> Cell<'a> {
     match (spec.physical, value) {
         (_, Value::Null) => Cell::Null,
-        (Physical::Bytes, Value::Text(v)) => Cell::Bytes(v.as_bytes()),
-        (Physical::Bytes, Value::Bytea(v)) => Cell::Bytes(v),
+        (Physical::Bytes, v) => bytes_of(v).map_or(Cell::Null, Cell::Bytes),
         (Physical::Wide, v) => wide_of(v).map_or(Cell::Null, Cell::Wide),
         (_, v) => word_of(v).map_or(Cell::Null, Cell::Word),
-    }
-}
-
-/// Bytes per value of a fixed-width Arrow type; None for booleans and views.
-fn width_of(data_type: &DataType) -> Option<usize> {
-    match data_type {
-        DataType::FixedSizeBinary(n) => Some(*n as usize),
-        DataType::Boolean | DataType::Utf8View | DataType::BinaryView => None,
-        other => other.primitive_width(),
     }
 }
 
@@ -90,24 +80,24 @@ fn gather_fixed<'a>(
     rows: usize,
     cell: impl Fn(usize) -> Cell<'a>,
 ) -> Result<ArrayRef> {
-    let width = fixed_width(&data_type)?;
+    let width = known_width(&data_type)?;
     let mut values = MutableBuffer::from_len_zeroed(rows * width);
     let bytes = values.as_slice_mut();
     let mut nulls = BooleanBufferBuilder::new(rows);
     for i in 0..rows {
         let cell = cell(i);
         nulls.append(cell != Cell::Null);
-        put(&mut bytes[i * width..(i + 1) * width], cell);
+        put(&mut bytes[i * width..(i + 1) * width], cell)?;
     }
     build(data_type, rows, values.into(), nulls)
 }
 
-fn fixed_width(data_type: &DataType) -> Result<usize> {
-    width_of(data_type)
+fn known_width(data_type: &DataType) -> Result<usize> {
+    fixed_width(data_type)
         .ok_or_else(|| Error::internal(format!("no fixed width for Arrow type {data_type}")))
 }
 
-fn put(to: &mut [u8], cell: Cell<'_>) {
+fn put(to: &mut [u8], cell: Cell<'_>) -> Result<()> {
     match cell {
         Cell::Word(w) => {
             let n = to.len();
@@ -117,8 +107,16 @@ fn put(to: &mut [u8], cell: Cell<'_>) {
             to[..8].copy_from_slice(&low.to_le_bytes());
             to[8..].copy_from_slice(&high.to_le_bytes());
         }
-        Cell::Null | Cell::Absent | Cell::Bytes(_) => to.fill(0),
+        Cell::Bytes(bytes) if bytes.len() == to.len() => to.copy_from_slice(bytes),
+        Cell::Bytes(bytes) => {
+            let (found, width) = (bytes.len(), to.len());
+            return Err(Error::internal(format!(
+                "a cell of {found} bytes in a column of {width} bytes per value"
+            )));
+        }
+        Cell::Null | Cell::Absent => to.fill(0),
     }
+    Ok(())
 }
 
 fn text(bytes: &[u8]) -> Result<&str> {
@@ -147,6 +145,9 @@ fn build_with(
     values: Buffer,
     nulls: Option<NullBuffer>,
 ) -> Result<ArrayRef> {
+    if matches!(data_type, DataType::FixedSizeList(..)) {
+        return Ok(coordinate_array(&data_type, values, nulls));
+    }
     let data = ArrayData::builder(data_type)
         .len(rows)
         .add_buffer(values)
@@ -201,7 +202,7 @@ fn patch_fixed<'a>(
     let (width, rows) = (fixed.width, fixed.rows);
     let bytes = fixed.values.as_slice_mut();
     for (row, cell) in patches {
-        put(&mut bytes[row * width..(row + 1) * width], cell);
+        put(&mut bytes[row * width..(row + 1) * width], cell)?;
         mark_null(&mut fixed.nulls, rows, row, cell == Cell::Null);
     }
     fixed.build()
@@ -220,17 +221,24 @@ impl FixedWidth {
     /// The array's own buffer if it has a single owner, else a copy.
     fn of(array: ArrayRef) -> Result<Self> {
         let data_type = array.data_type().clone();
-        let width = fixed_width(&data_type)?;
+        let width = known_width(&data_type)?;
         let rows = array.len();
         let data = array.to_data();
         drop(array);
-        let offset = data.offset();
         let nulls = data.nulls().map(|n| {
             let mut builder = BooleanBufferBuilder::new(rows);
             builder.append_buffer(n.inner());
             builder
         });
-        let buffer = data.buffers()[0].slice_with_length(offset * width, rows * width);
+        // The bytes of points and boxes are those of the coordinates.
+        let (bytes, start) = match data.child_data() {
+            [coordinates] => (
+                &coordinates.buffers()[0],
+                coordinates.offset() * size_of::<f64>(),
+            ),
+            _ => (&data.buffers()[0], data.offset() * width),
+        };
+        let buffer = bytes.slice_with_length(start, rows * width);
         drop(data);
         let values = buffer.into_mutable().unwrap_or_else(|shared| {
             let mut copy = MutableBuffer::with_capacity(shared.len());
@@ -313,7 +321,7 @@ mod tests {
     use super::*;
     use crate::types::{array_of, value_at};
     use strandline_base::rng::Rng;
-    use strandline_base::{Interval, SqlType};
+    use strandline_base::{BoxCorners, Interval, Point, SqlType};
 
     fn samples(rng: &mut Rng, t: SqlType) -> Value {
         if rng.one_in(4) {
@@ -335,6 +343,8 @@ mod tests {
                 nanos: n as i64,
             }),
             SqlType::Uuid => Value::Uuid([n as u8; 16]),
+            SqlType::Point => Value::Point(Point::from_words([n, n.rotate_left(7)])),
+            SqlType::Box => Value::Box(BoxCorners::new([n as f64, -0.0], [1e300, f64::NAN])),
             _ => Value::BigInt(n as i64),
         }
     }
@@ -360,6 +370,8 @@ mod tests {
             SqlType::Bytea,
             SqlType::Interval,
             SqlType::Uuid,
+            SqlType::Point,
+            SqlType::Box,
         ];
         for t in types {
             for rows in [1usize, 63, 64, 200] {

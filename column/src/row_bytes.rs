@@ -1,8 +1,8 @@
 //! Bytes of rows: the measure that bounds batches, ranges and waiting rows in memory.
 //!
 //! The bytes of a row are the bytes of its values, also if their buffers are shared with other
-//! rows: 8 bytes for a value of fixed width (16 for wide ones), 16 and its length for text and
-//! bytea. A slice of a batch therefore has the bytes of its own rows, unlike in Arrow's measures.
+//! rows: 8 bytes for a value of fixed width (16 for wide ones, 32 for a box), 16 and its length for
+//! text and bytea. A slice of a batch therefore has the bytes of its own rows, unlike in Arrow's measures.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};
@@ -30,6 +30,9 @@ pub fn array_bytes(array: &dyn Array) -> usize {
         DataType::LargeUtf8 => heads(rows) + span(array.as_string::<i64>().value_offsets()),
         DataType::LargeBinary => heads(rows) + span(array.as_binary::<i64>().value_offsets()),
         DataType::Null => 0,
+        DataType::FixedSizeList(item, _) if *item.data_type() == DataType::Float64 => {
+            array.as_fixed_size_list().values().len() * WORD
+        }
         other => match other.primitive_width() {
             Some(width) => rows * width.max(WORD),
             None => array.to_data().get_slice_memory_size().unwrap_or(0),
@@ -87,7 +90,8 @@ pub fn value_bytes(value: &Value) -> usize {
     match value {
         Value::Text(text) => BYTES_HEAD + text.len(),
         Value::Bytea(bytes) => BYTES_HEAD + bytes.len(),
-        Value::Numeric(_) | Value::Interval(_) | Value::Uuid(_) => 2 * WORD,
+        Value::Numeric(_) | Value::Interval(_) | Value::Uuid(_) | Value::Point(_) => 2 * WORD,
+        Value::Box(_) => 4 * WORD,
         _ => WORD,
     }
 }
@@ -109,8 +113,10 @@ fn span<O: Copy + TryInto<usize>>(offsets: &[O]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::array_of;
     use arrow_array::{ArrayRef, BinaryArray, Int16Array, StringArray, StringViewArray};
     use std::sync::Arc;
+    use strandline_base::{BoxCorners, Point, SqlType};
 
     fn batch(texts: &[&str]) -> RecordBatch {
         let numbers: ArrayRef = Arc::new(Int16Array::from_iter_values(0..texts.len() as i16));
@@ -139,6 +145,13 @@ mod tests {
         let set: Vec<_> = (0..).map(ColumnId).zip(row).collect();
         assert_eq!(set_bytes(&set), 8 + 19 + 8);
         assert_eq!(value_bytes(&Value::Uuid([0; 16])), 16);
+        let point = Value::Point(Point::new([1.0, 2.0]));
+        let corners = Value::Box(BoxCorners::new([1.0, 2.0], [3.0, 4.0]));
+        for (t, value, bytes) in [(SqlType::Point, point, 16), (SqlType::Box, corners, 32)] {
+            let array = array_of(t, &[value.clone(), Value::Null, value.clone()]).expect("array");
+            assert_eq!(value_bytes(&value), bytes);
+            assert_eq!(array_bytes(&array.slice(1, 2)), 2 * bytes, "{t}");
+        }
     }
 
     #[test]

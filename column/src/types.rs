@@ -18,15 +18,15 @@ use arrow_array::types::{
     Int16Type, Int32Type, Int64Type, IntervalMonthDayNanoType, Time64MicrosecondType,
     TimestampMicrosecondType,
 };
-use arrow_array::{Array, ArrayRef};
-use arrow_buffer::IntervalMonthDayNano;
-use arrow_schema::{DataType, IntervalUnit, TimeUnit};
+use arrow_array::{Array, ArrayRef, FixedSizeListArray, Float64Array};
+use arrow_buffer::{Buffer, IntervalMonthDayNano, MutableBuffer, NullBuffer, ScalarBuffer};
+use arrow_schema::{DataType, Field, IntervalUnit, TimeUnit};
 use std::sync::Arc;
 use strandline_base::value_words::{
-    NUMERIC_WORD_PRECISION, Physical, halves, interval_words, physical, value_of_wide,
-    value_of_word,
+    NUMERIC_WORD_PRECISION, Physical, halves, interval_words, physical, value_of_bytes,
+    value_of_wide, value_of_word,
 };
-use strandline_base::{Error, Interval, Result, SqlType, Value};
+use strandline_base::{BoxCorners, Error, Interval, Result, SqlType, Value};
 
 mod encoding;
 #[cfg(test)]
@@ -38,7 +38,8 @@ pub use encoding::{StoredValue, put_value, take_value};
 pub const UTC: &str = "+00:00";
 
 /// The Arrow type of a column: text as `Utf8View`, bytea as `BinaryView`, numeric(p ≤ 18) as
-/// `Decimal64`, timestamps in microseconds (with time zone: "+00:00").
+/// `Decimal64`, timestamps in microseconds (with time zone: "+00:00"). A point is a fixed-size list
+/// of x and y, a box one of the upper right corner's x and y, then the lower left one's.
 pub fn arrow_type(t: SqlType) -> DataType {
     match t {
         SqlType::Boolean => DataType::Boolean,
@@ -61,7 +62,72 @@ pub fn arrow_type(t: SqlType) -> DataType {
         SqlType::TimestampTz => DataType::Timestamp(TimeUnit::Microsecond, Some(UTC.into())),
         SqlType::Interval => DataType::Interval(IntervalUnit::MonthDayNano),
         SqlType::Uuid => DataType::FixedSizeBinary(16),
+        SqlType::Point => coordinates_type(2),
+        SqlType::Box => coordinates_type(4),
     }
+}
+
+fn coordinates_type(coordinates: i32) -> DataType {
+    DataType::FixedSizeList(
+        Arc::new(Field::new_list_field(DataType::Float64, true)),
+        coordinates,
+    )
+}
+
+/// Bytes per value of an Arrow type of [`arrow_type`] whose values have whole bytes of one number;
+/// None for booleans, text and bytea.
+pub fn fixed_width(data_type: &DataType) -> Option<usize> {
+    match data_type {
+        DataType::FixedSizeBinary(bytes) => Some(*bytes as usize),
+        DataType::FixedSizeList(_, coordinates) => Some(*coordinates as usize * size_of::<f64>()),
+        DataType::Boolean => None,
+        other => other.primitive_width(),
+    }
+}
+
+/// Whether values of the type have bytes of any number: text, varchar, char, json and bytea.
+pub fn is_of_any_length(t: SqlType) -> bool {
+    physical(t) == Physical::Bytes && t != SqlType::Box
+}
+
+/// The coordinates of all rows of an array of points or boxes, those of NULLs being arbitrary.
+///
+/// # Panics
+/// If the array has another type.
+pub fn coordinates(array: &dyn Array) -> &[f64] {
+    array
+        .as_fixed_size_list()
+        .values()
+        .as_primitive::<Float64Type>()
+        .values()
+}
+
+/// The coordinates of one row of an array of points or boxes; zeros or other numbers for NULL.
+///
+/// # Panics
+/// If the array has another type or `row` is out of bounds.
+#[inline]
+pub fn coordinates_at(array: &dyn Array, row: usize) -> &[f64] {
+    let width = array.as_fixed_size_list().value_length() as usize;
+    &coordinates(array)[row * width..][..width]
+}
+
+/// An array of points or boxes over the coordinates of all its rows, little-endian. `data_type` is
+/// a fixed-size list of [`arrow_type`].
+///
+/// # Panics
+/// If `bytes` has another number of rows than `nulls`.
+pub fn coordinate_array(
+    data_type: &DataType,
+    bytes: Buffer,
+    nulls: Option<NullBuffer>,
+) -> ArrayRef {
+    let DataType::FixedSizeList(field, coordinates) = data_type else {
+        unreachable!("{data_type} is neither of points nor of boxes");
+    };
+    let values = Float64Array::new(ScalarBuffer::from(bytes), None);
+    let list = FixedSizeListArray::new(field.clone(), *coordinates, Arc::new(values), nulls);
+    Arc::new(list)
 }
 
 /// The value at `row` of an array of [`arrow_type`]`(t)`.
@@ -78,6 +144,7 @@ pub fn value_at(t: SqlType, array: &ArrayRef, row: usize) -> Value {
             Value::Text(array.as_string_view().value(row).into())
         }
         SqlType::Bytea => Value::Bytea(array.as_binary_view().value(row).into()),
+        SqlType::Box => value_of_bytes(t, box_bytes(array, row)).expect("boxes hold 32 bytes"),
         _ if physical(t) == Physical::Wide => value_of_wide(t, wide_of_valid(t, array, row)),
         _ => value_of_word(t, word_of_valid(t, array, row)),
     }
@@ -141,8 +208,17 @@ pub fn wide_at(t: SqlType, array: &ArrayRef, row: usize) -> Option<[u64; 2]> {
 pub fn bytes_at(t: SqlType, array: &ArrayRef, row: usize) -> Option<&[u8]> {
     array.is_valid(row).then(|| match t {
         SqlType::Bytea => array.as_binary_view().value(row),
+        SqlType::Box => box_bytes(array, row),
         _ => array.as_string_view().value(row).as_bytes(),
     })
+}
+
+fn box_bytes(array: &ArrayRef, row: usize) -> &[u8] {
+    // Arrow keeps values in host order; boxes are little-endian.
+    const { assert!(cfg!(target_endian = "little")) };
+    let values = array.as_fixed_size_list().values();
+    let bytes = values.as_primitive::<Float64Type>().values().inner();
+    &bytes.as_slice()[row * BoxCorners::BYTES..][..BoxCorners::BYTES]
 }
 
 fn native<P: ArrowPrimitiveType>(array: &ArrayRef, row: usize) -> P::Native {
@@ -183,6 +259,10 @@ fn wide_of_valid(t: SqlType, array: &ArrayRef, row: usize) -> [u64; 2] {
             halves(u128::from_le_bytes(
                 bytes.try_into().expect("uuid arrays hold 16 bytes"),
             ))
+        }
+        SqlType::Point => {
+            let at = coordinates_at(array, row);
+            [at[0].to_bits(), at[1].to_bits()]
         }
         _ => unreachable!("{t} is not held in two words"),
     }
@@ -259,6 +339,7 @@ pub fn array_of(t: SqlType, values: &[Value]) -> Result<ArrayRef> {
             build!(t, values, BinaryViewBuilder::with_capacity(n), Value::Bytea(v) => &**v)
         }
         SqlType::Uuid => return uuid_array(t, values),
+        SqlType::Point | SqlType::Box => return coordinates_array_of(t, values),
     })
 }
 
@@ -282,4 +363,24 @@ fn uuid_array(t: SqlType, values: &[Value]) -> Result<ArrayRef> {
         }
     }
     Ok(Arc::new(b.finish()))
+}
+
+fn coordinates_array_of(t: SqlType, values: &[Value]) -> Result<ArrayRef> {
+    let data_type = arrow_type(t);
+    let width = fixed_width(&data_type).unwrap_or_default();
+    let mut bytes = MutableBuffer::with_capacity(values.len() * width);
+    for v in values {
+        match (t, v) {
+            (_, Value::Null) => bytes.extend_zeros(width),
+            (SqlType::Point, Value::Point(v)) => {
+                let words = v.words().map(u64::to_le_bytes);
+                bytes.extend_from_slice(words.as_flattened());
+            }
+            (SqlType::Box, Value::Box(v)) => bytes.extend_from_slice(v.as_bytes()),
+            (_, other) => return Err(wrong_value(t, other)),
+        }
+    }
+    let nulls: NullBuffer = values.iter().map(|v| !v.is_null()).collect();
+    let nulls = (nulls.null_count() > 0).then_some(nulls);
+    Ok(coordinate_array(&data_type, bytes.into(), nulls))
 }

@@ -29,6 +29,8 @@ pub fn value_text(sql_type: SqlType, value: &Value) -> String {
         Value::TimestampTz(v) => format!("{}+00", timestamp_text(*v)),
         Value::Interval(v) => format!("{} mons {} days {} ns", v.months, v.days, v.nanos),
         Value::Uuid(v) => uuid_text(v),
+        Value::Point(v) => point_text(v.coordinates()),
+        Value::Box(v) => format!("{},{}", point_text(v.high()), point_text(v.low())),
     }
 }
 
@@ -90,6 +92,10 @@ pub fn timestamp_text(us: i64) -> String {
     )
 }
 
+fn point_text([x, y]: [f64; 2]) -> String {
+    format!("({x},{y})")
+}
+
 fn uuid_text(bytes: &[u8; 16]) -> String {
     let mut text = String::with_capacity(36);
     for (i, b) in bytes.iter().enumerate() {
@@ -104,6 +110,7 @@ fn uuid_text(bytes: &[u8; 16]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use strandline_base::{BoxCorners, Point};
 
     #[test]
     fn values_look_as_in_postgresql() {
@@ -121,6 +128,10 @@ mod tests {
             "2023-11-14 22:13:20.5"
         );
         assert_eq!(timestamp_text(-1), "1969-12-31 23:59:59.999999");
+        let point = Value::Point(Point::new([-1.5, 2.0]));
+        assert_eq!(value_text(SqlType::Point, &point), "(-1.5,2)");
+        let corners = Value::Box(BoxCorners::new([1.0, 2.0], [3.0, 0.25]));
+        assert_eq!(value_text(SqlType::Box, &corners), "(3,2),(1,0.25)");
         let uuid = value_text(SqlType::Uuid, &Value::Uuid([0xab; 16]));
         assert_eq!(uuid, "abababab-abab-abab-abab-abababababab");
     }

@@ -61,8 +61,8 @@ pub use store::{ColumnStatistics, TableStatistics};
 pub use transaction::{Savepoint, Transaction};
 
 pub use strandline_base::{
-    Clock, ColumnId, CommitTs, Error, ErrorKind, Interval, Result, RowId, SqlState, SqlType,
-    StorageId, SystemClock, TableId, Value,
+    BoxCorners, Clock, ColumnId, CommitTs, Error, ErrorKind, Interval, Point, Result, RowId,
+    SqlState, SqlType, StorageId, SystemClock, TableId, Value,
 };
 pub use strandline_device::{Device, Tier, TieredDevice};
 pub use strandline_index::{

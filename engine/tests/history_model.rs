@@ -18,7 +18,7 @@ use strandline_sim::SimDisk;
 
 const KEYS: i64 = 5;
 /// Columns behind the key.
-const TYPES: [SqlType; 12] = [
+const TYPES: [SqlType; 14] = [
     SqlType::BigInt,
     SqlType::BigInt,
     SqlType::Integer,
@@ -37,6 +37,8 @@ const TYPES: [SqlType; 12] = [
     SqlType::Bytea,
     SqlType::Uuid,
     SqlType::Interval,
+    SqlType::Point,
+    SqlType::Box,
 ];
 
 fn sql_type(column: ColumnId) -> SqlType {
@@ -62,6 +64,8 @@ fn value(rng: &mut Rng, t: SqlType) -> Value {
         SqlType::Numeric { .. } => Value::Numeric(i128::from(n) << rng.below(60)),
         SqlType::Bytea => Value::Bytea(n.to_le_bytes()[..rng.below(9) as usize].into()),
         SqlType::Uuid => Value::Uuid([n as u8; 16]),
+        SqlType::Point => Value::Point(Point::new([n as f64 / 8.0, f64::NAN])),
+        SqlType::Box => Value::Box(BoxCorners::new([n as f64, -0.0], [0.5, f64::INFINITY])),
         SqlType::Interval => Value::Interval(Interval {
             months: n as i32,
             days: 0,

@@ -17,7 +17,7 @@ use strandline_device::MemoryDevice;
 use strandline_engine::catalog::{ColumnDef, HistoryPolicy, TableDef};
 use strandline_engine::*;
 
-const TYPES: [SqlType; 19] = [
+const TYPES: [SqlType; 21] = [
     SqlType::Boolean,
     SqlType::SmallInt,
     SqlType::Integer,
@@ -43,6 +43,8 @@ const TYPES: [SqlType; 19] = [
     SqlType::Interval,
     SqlType::Uuid,
     SqlType::Json,
+    SqlType::Point,
+    SqlType::Box,
 ];
 /// How long the past is kept, and how far the clock moves per step at most.
 const RETENTION_US: u64 = 40_000_000;
@@ -103,6 +105,8 @@ fn value(rng: &mut Rng, sql_type: SqlType) -> Value {
             nanos: n,
         }),
         SqlType::Uuid => Value::Uuid([n as u8; 16]),
+        SqlType::Point => Value::Point(Point::new([n as f64 / 8.0, -0.0])),
+        SqlType::Box => Value::Box(BoxCorners::new([n as f64, f64::NAN], [0.5, f64::INFINITY])),
         SqlType::Char(_) => Value::from(format!("{:<5}", n.rem_euclid(100))),
         _ => match rng.below(3) {
             0 => Value::from(""),

@@ -89,6 +89,11 @@ fn absorb_value(state: u64, value: &Value) -> u64 {
             absorb(state, nanos as u64, (nanos >> 64) as u64)
         }
         Value::Uuid(v) => absorb_bytes(state, v),
+        Value::Point(v) => {
+            let [x, y] = v.words();
+            absorb(state, x, y)
+        }
+        Value::Box(v) => absorb_bytes(state, v.as_bytes()),
     }
 }
 

@@ -14,6 +14,7 @@
 //! | interval | 16: its length with months of 30 days and days of 24 hours |
 //! | text, bytea | the bytes with 0 as 1 1 and 1 as 1 2, then 0 |
 //! | uuid | 16 |
+//! | point, box | 16; 32: for columns beside a key only, since these types have no order |
 //!
 //! Integers of different width, and both floating types, have the same bytes for equal values, like
 //! they have the same hash in a hash index.
@@ -210,6 +211,8 @@ fn put_value(value: &Value, bytes: &mut Vec<u8>) {
         Value::Bytea(v) => put_escaped(v, bytes),
         Value::Interval(v) => bytes.extend((interval_nanos(v) ^ i128::MIN).to_be_bytes()),
         Value::Uuid(v) => bytes.extend(v),
+        Value::Point(v) => bytes.extend(v.words().map(u64::to_be_bytes).as_flattened()),
+        Value::Box(v) => bytes.extend(v.as_bytes()),
     }
 }
 

@@ -97,6 +97,8 @@ fn cell<'py>(py: Python<'py>, field: &Field, value: &Value) -> PyResult<Bound<'p
         }
         Value::Interval(v) => interval(py, v.months, v.days, v.nanos),
         Value::Uuid(v) => uuid_type(py)?.call1((py.None(), PyBytes::new(py, v))),
+        Value::Point(v) => point(py, v.coordinates()),
+        Value::Box(v) => corners(py, v.high(), v.low()),
     }
 }
 
@@ -190,6 +192,16 @@ fn nested_column<'py>(py: Python<'py>, array: &ArrayRef) -> PyResult<Cells<'py>>
         T::LargeList(item) => {
             let lists = array.as_list::<i64>();
             cells(py, array, |row| list(py, item, &lists.value(row)))
+        }
+        T::FixedSizeList(item, 2 | 4) if *item.data_type() == T::Float64 => {
+            let lists = array.as_fixed_size_list();
+            cells(py, array, |row| {
+                match **lists.value(row).as_primitive::<Float64Type>().values() {
+                    [x, y] => point(py, [x, y]),
+                    [high_x, high_y, low_x, low_y] => corners(py, [high_x, high_y], [low_x, low_y]),
+                    _ => Ok(py.None().into_bound(py)),
+                }
+            })
         }
         T::FixedSizeList(item, _) => {
             let lists = array.as_fixed_size_list();
@@ -287,6 +299,16 @@ fn write_decimal(text: &mut String, unscaled: i128, scale: usize) {
     if scale > 0 {
         text.insert(text.len() - scale, '.');
     }
+}
+
+/// A point as the tuple (x, y).
+fn point<'py>(py: Python<'py>, [x, y]: [f64; 2]) -> PyResult<Bound<'py, PyAny>> {
+    (x, y).into_bound_py_any(py)
+}
+
+/// A box as a tuple of its upper right and its lower left corner.
+fn corners<'py>(py: Python<'py>, high: [f64; 2], low: [f64; 2]) -> PyResult<Bound<'py, PyAny>> {
+    (point(py, high)?, point(py, low)?).into_bound_py_any(py)
 }
 
 fn uuids<'py>(py: Python<'py>, array: &ArrayRef) -> PyResult<Cells<'py>> {

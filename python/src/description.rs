@@ -62,6 +62,8 @@ fn arrow_name(t: &DataType) -> String {
         T::Timestamp(_, None) => "timestamp without time zone",
         T::Timestamp(_, Some(_)) => "timestamp with time zone",
         T::Interval(_) | T::Duration(_) => "interval",
+        T::FixedSizeList(item, 2) if *item.data_type() == T::Float64 => "point",
+        T::FixedSizeList(item, 4) if *item.data_type() == T::Float64 => "box",
         T::List(item) | T::LargeList(item) | T::FixedSizeList(item, _) => {
             return format!("{}[]", type_name(item));
         }

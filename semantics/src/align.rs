@@ -15,15 +15,15 @@
 
 use super::cast::{Mode, cast_expression, list_from_text, literal_shape};
 use super::decimal::{MAX_DIGITS, Shape, digits, power_of_ten, widest_numeric};
-use super::error::invalid;
+use super::error::{invalid, raise};
 use super::functions::{interval_order, trim_blanks};
 use super::text::number::fits;
-use super::types::{sql_name, sql_type_of, sql_type_of_arrow};
+use super::types::{is_geometric, sql_name, sql_type_of, sql_type_of_arrow};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::{Expr, ExprSchemable};
 use datafusion::scalar::ScalarValue;
-use strandline_base::{SqlState, SqlType};
+use strandline_base::{Error, SqlState, SqlType};
 
 /// An operand and its types.
 struct Operand {
@@ -70,6 +70,7 @@ pub fn is_unknown(expr: &Expr) -> bool {
 /// 42883 if values of their types cannot be compared; errors of invalid literals.
 pub fn for_comparison(exprs: Vec<Expr>, symbol: &str, schema: &DFSchema) -> Result<Vec<Expr>> {
     let mut operands = open(exprs, schema)?;
+    require_order(&operands, symbol)?;
     for i in 1..operands.len() {
         require_comparable(&operands[0], &operands[i], symbol)?;
     }
@@ -349,6 +350,30 @@ pub fn shortest_numeric(expr: Expr, other: &DataType) -> Expr {
     )
 }
 
+/// 42883 for points and boxes. PostgreSQL's `=`, `<` and so on of boxes compare areas; they do not
+/// exist here.
+fn require_order(operands: &[Operand], symbol: &str) -> Result<()> {
+    let Some(at) = operands.iter().position(|o| is_geometric(&o.data_type)) else {
+        return Ok(());
+    };
+    let geometric = &operands[at].data_type;
+    // A literal without a type has the type of the other operand.
+    let name = |i: usize| match operands.get(i) {
+        Some(operand) if operand.is_typed() => sql_name(&operand.data_type),
+        _ => sql_name(geometric),
+    };
+    let (left, right) = if at == 0 { (0, 1) } else { (0, at) };
+    let message = format!(
+        "operator does not exist: {} {symbol} {}",
+        name(left),
+        name(right)
+    );
+    let error = Error::invalid(SqlState::UNDEFINED_FUNCTION, message);
+    Err(raise(error.with_hint(
+        "Use ~= to compare points or boxes for equality.",
+    )))
+}
+
 fn require_comparable(left: &Operand, right: &Operand, symbol: &str) -> Result<()> {
     if !left.is_typed() || !right.is_typed() || left.data_type == right.data_type {
         return Ok(());
@@ -373,6 +398,8 @@ fn require_comparable(left: &Operand, right: &Operand, symbol: &str) -> Result<(
         SqlType::Time => 6,
         SqlType::Interval => 7,
         SqlType::Uuid => 8,
+        SqlType::Point => 9,
+        SqlType::Box => 10,
     };
     if family(l) == family(r) {
         return Ok(());

@@ -8,7 +8,7 @@ use crate::calendar::{self, Civil};
 use crate::cast::{Mode, cast_array};
 use crate::decimal::{NARROW_DIGITS, Shape};
 use crate::error::convert;
-use crate::text::{binary, interval, number, parse_boolean, temporal};
+use crate::text::{binary, geometry, interval, number, parse_boolean, temporal};
 use crate::types::arrow_type;
 use datafusion::arrow::array::{
     ArrayRef, AsArray, BinaryViewBuilder, BooleanBuilder, Date32Builder, Decimal64Builder,
@@ -19,7 +19,8 @@ use datafusion::arrow::array::{
 use datafusion::arrow::datatypes::IntervalMonthDayNano;
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
-use strandline_base::{Error, Result, SqlType};
+use strandline_base::{Error, Result, SqlType, Value};
+use strandline_column::types::array_of;
 
 /// Builds one column.
 pub struct ColumnBuilder {
@@ -44,6 +45,8 @@ enum Values {
     TimestampTz(TimestampMicrosecondBuilder),
     Interval(IntervalMonthDayNanoBuilder),
     Uuid(FixedSizeBinaryBuilder),
+    /// points or boxes
+    Geometric(Vec<Value>),
 }
 
 impl ColumnBuilder {
@@ -76,6 +79,7 @@ impl ColumnBuilder {
             ),
             SqlType::Interval => Values::Interval(IntervalMonthDayNanoBuilder::new()),
             SqlType::Uuid => Values::Uuid(FixedSizeBinaryBuilder::new(16)),
+            SqlType::Point | SqlType::Box => Values::Geometric(Vec::new()),
         };
         Self { sql_type, values }
     }
@@ -98,6 +102,7 @@ impl ColumnBuilder {
             Values::Timestamp(b) | Values::TimestampTz(b) => b.append_null(),
             Values::Interval(b) => b.append_null(),
             Values::Uuid(b) => b.append_null(),
+            Values::Geometric(values) => values.push(Value::Null),
         }
     }
 
@@ -145,6 +150,10 @@ impl ColumnBuilder {
             Values::Uuid(b) => b
                 .append_value(binary::parse_uuid(text)?)
                 .map_err(|e| Error::internal(format!("a uuid has 16 bytes: {e}")))?,
+            Values::Geometric(values) => values.push(match t {
+                SqlType::Point => Value::Point(geometry::parse_point(text)?),
+                _ => Value::Box(geometry::parse_box(text)?),
+            }),
         }
         Ok(())
     }
@@ -174,6 +183,8 @@ impl ColumnBuilder {
             Values::Timestamp(b) | Values::TimestampTz(b) => Arc::new(b.finish()),
             Values::Interval(b) => Arc::new(b.finish()),
             Values::Uuid(b) => Arc::new(b.finish()),
+            Values::Geometric(values) => array_of(self.sql_type, &std::mem::take(values))
+                .expect("only values of the column's type are pushed"),
         }
     }
 }

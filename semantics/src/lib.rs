@@ -22,7 +22,7 @@
 //! | `error` | our errors through DataFusion and back |
 //! | `types`, `calendar` | SQL types in plans; days, months and years |
 //! | `text` | the text form of every type |
-//! | `arithmetic` | arithmetic that checks and rounds as PostgreSQL's |
+//! | `arithmetic`, `geometry` | arithmetic that checks and rounds as PostgreSQL's; points and boxes |
 //! | `cast` | casts |
 //! | `column_builder` | columns from text and binary values |
 //! | `wire_format` | values in PostgreSQL's protocol |
@@ -44,6 +44,7 @@ pub mod column_builder;
 pub mod decimal;
 pub mod error;
 pub mod functions;
+pub mod geometry;
 mod numeric_send;
 pub mod operators;
 mod output_names;
@@ -105,6 +106,7 @@ pub fn configure(builder: SessionStateBuilder) -> SessionStateBuilder {
     analyzer
         .rules
         .insert(0, Arc::new(rules::ColumnsOfGroupingSets));
+    analyzer.rules.insert(0, Arc::new(rules::RequireOrders));
     analyzer.rules.push(Arc::new(rules::Casts));
     let optimizer = builder.optimizer().get_or_insert_with(Default::default);
     rules::replace(&mut optimizer.rules);

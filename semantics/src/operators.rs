@@ -4,10 +4,10 @@
 use super::align::{for_comparison, is_unknown, shortest_numeric};
 use super::arithmetic::{self, Operation};
 use super::cast::{Mode, as_cast, cast_expression, literal_shape};
-use super::error::invalid;
-use super::functions::{self, trim_blanks};
+use super::error::{invalid, raise};
+use super::functions::{self, SpatialOperator, trim_blanks};
 use super::rules::replacement;
-use super::types::{sql_name, sql_type_of, sql_type_of_arrow};
+use super::types::{arrow_type, is_geometric, sql_name, sql_type_of, sql_type_of_arrow};
 use datafusion::arrow::datatypes::{DataType, Field, IntervalUnit};
 use datafusion::common::{DFSchema, Result};
 use datafusion::error::DataFusionError;
@@ -17,7 +17,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use std::sync::Arc;
-use strandline_base::{SqlState, SqlType};
+use strandline_base::{Error, SqlState, SqlType};
 
 /// The operator with which [`crate::sql`] writes IS DISTINCT FROM.
 pub const IS_DISTINCT_FROM: &str = "IS DISTINCT FROM";
@@ -40,7 +40,16 @@ impl ExprPlanner for OperatorPlanner {
             let planned = arithmetic_expression(operation, expr.left, expr.right, schema)?;
             return Ok(PlannerResult::Planned(planned));
         }
-        if comparison_operator(&expr.op) && !is_open_parameter(&expr.left, &expr.right) {
+        if let Some(operator) = spatial_operator(&expr.op)
+            && (is_spatial(&expr.left, schema)? || is_spatial(&expr.right, schema)?)
+        {
+            let planned = spatial_expression(operator, expr.left, expr.right, schema)?;
+            return Ok(PlannerResult::Planned(planned));
+        }
+        let is_open = is_open_parameter(&expr.left, &expr.right)
+            && !is_spatial(&expr.left, schema)?
+            && !is_spatial(&expr.right, schema)?;
+        if comparison_operator(&expr.op) && !is_open {
             let symbol = expr.op.to_string();
             let aligned = for_comparison(vec![expr.left, expr.right], &symbol, schema)?;
             if let Ok([left, right]) = <[Expr; 2]>::try_from(aligned) {
@@ -148,6 +157,70 @@ fn comparison_operator(op: &BinaryOperator) -> bool {
 fn is_open_parameter(left: &Expr, right: &Expr) -> bool {
     let open = |e: &Expr| matches!(e, Expr::Placeholder(p) if p.field.is_none());
     open(left) || open(right)
+}
+
+fn spatial_operator(op: &BinaryOperator) -> Option<SpatialOperator> {
+    match op {
+        BinaryOperator::PGOverlap => Some(SpatialOperator::Overlaps),
+        BinaryOperator::AtArrow => Some(SpatialOperator::Contains),
+        BinaryOperator::ArrowAt => Some(SpatialOperator::ContainedIn),
+        BinaryOperator::TildeEq => Some(SpatialOperator::Same),
+        BinaryOperator::LtDashGt => Some(SpatialOperator::Distance),
+        _ => None,
+    }
+}
+
+/// Whether the operand is a point or a box.
+fn is_spatial(expr: &Expr, schema: &DFSchema) -> Result<bool> {
+    Ok(is_geometric(&operand_type(expr, schema)?))
+}
+
+/// An operator of which one operand at least is a point or a box. A quoted string, NULL or a
+/// parameter without a type takes the other operand's type if the operator exists for it, else the
+/// type that it may have beside that one.
+fn spatial_expression(
+    operator: SpatialOperator,
+    left: Expr,
+    right: Expr,
+    schema: &DFSchema,
+) -> Result<Expr> {
+    let types = [operand_type(&left, schema)?, operand_type(&right, schema)?];
+    let is_open = [is_untyped(&left, &types[0]), is_untyped(&right, &types[1])];
+    let known = types.each_ref().map(sql_type_of_arrow);
+    let fits = |wanted: &&[SqlType; 2]| {
+        (0..2).all(|side| is_open[side] || known[side] == Some(wanted[side]))
+    };
+    let mut candidates = operator.operands().iter().filter(fits);
+    let alike = candidates.clone().find(|[left, right]| left == right);
+    let Some([left_type, right_type]) = alike.or_else(|| candidates.next()) else {
+        let [left, right] = types.each_ref().map(sql_name);
+        let message = format!(
+            "operator does not exist: {left} {} {right}",
+            operator.symbol()
+        );
+        let error = Error::invalid(SqlState::UNDEFINED_FUNCTION, message);
+        return Err(raise(error.with_hint(
+            "No operator matches the given name and argument types. You might need to add \
+             explicit type casts.",
+        )));
+    };
+    let left = spatial_operand(left, &types[0], *left_type)?;
+    let right = spatial_operand(right, &types[1], *right_type)?;
+    Ok(functions::spatial(operator, left, right))
+}
+
+fn is_untyped(expr: &Expr, data_type: &DataType) -> bool {
+    is_unknown(expr) || data_type.is_null()
+}
+
+fn spatial_operand(expr: Expr, from: &DataType, to: SqlType) -> Result<Expr> {
+    match expr {
+        Expr::Placeholder(mut parameter) if parameter.field.is_none() => {
+            parameter.field = Some(Arc::new(Field::new("", arrow_type(to), true)));
+            Ok(Expr::Placeholder(parameter))
+        }
+        operand => cast_expression(operand, from, to, Mode::Explicit),
+    }
 }
 
 fn arithmetic_operation(op: &BinaryOperator) -> Option<Operation> {

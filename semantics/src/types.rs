@@ -69,9 +69,19 @@ pub fn sql_type_of_arrow(data_type: &DataType) -> Option<SqlType> {
         DataType::Timestamp(_, None) => SqlType::Timestamp,
         DataType::Timestamp(_, Some(_)) => SqlType::TimestampTz,
         DataType::Interval(_) | DataType::Duration(_) => SqlType::Interval,
+        DataType::FixedSizeList(..) if *data_type == arrow_type(SqlType::Point) => SqlType::Point,
+        DataType::FixedSizeList(..) if *data_type == arrow_type(SqlType::Box) => SqlType::Box,
         DataType::Dictionary(_, values) => return sql_type_of_arrow(values),
         _ => return None,
     })
+}
+
+/// Whether the type is point or box.
+pub fn is_geometric(data_type: &DataType) -> bool {
+    matches!(
+        sql_type_of_arrow(data_type),
+        Some(SqlType::Point | SqlType::Box)
+    )
 }
 
 /// The type's name in messages: PostgreSQL's, without typmods.
@@ -137,15 +147,15 @@ pub fn from_ast(ast: &AstType) -> strandline_base::Result<Option<SqlType>> {
         } => SqlType::Interval,
         AstType::Uuid => SqlType::Uuid,
         AstType::JSON => SqlType::Json,
+        AstType::GeometricType(kind) => custom(&kind.to_string(), &[])?,
         AstType::Custom(name, modifiers) => custom(&name.to_string(), modifiers)?,
         other => return Err(Error::unsupported(format!("type {other} is not supported"))),
     }))
 }
 
 /// PostgreSQL's types that do not exist here and that the parser does not know.
-const REFUSED: [&str; 54] = [
+const REFUSED: [&str; 52] = [
     "bpchar",
-    "box",
     "cid",
     "cidr",
     "circle",
@@ -158,7 +168,6 @@ const REFUSED: [&str; 54] = [
     "path",
     "pg_lsn",
     "pg_snapshot",
-    "point",
     "polygon",
     "timetz",
     "tsquery",
@@ -210,7 +219,9 @@ fn custom(name: &str, modifiers: &[String]) -> strandline_base::Result<SqlType> 
         ("bigserial" | "serial8", []) => Ok(SqlType::BigInt),
         ("name" | "\"char\"" | "cstring" | "pg_node_tree" | "aclitem", []) => Ok(SqlType::Text),
         ("oid" | "xid", []) => Ok(SqlType::Integer),
-        ("text" | "name" | "oid" | "xid" | "cstring" | "\"char\"", [_, ..]) => {
+        ("point", []) => Ok(SqlType::Point),
+        ("box", []) => Ok(SqlType::Box),
+        ("text" | "name" | "oid" | "xid" | "cstring" | "\"char\"" | "point" | "box", [_, ..]) => {
             Err(no_modifier(name))
         }
         (known, _) if REFUSED.contains(&known) => {

@@ -78,7 +78,9 @@ pub use session::settings::parameters::{
 };
 pub use session::settings::{ForeignParameter, SettingsVersion, ShownParameter};
 pub use statements::roles::ScramVerifier;
-pub use strandline_base::{ColumnId, Error, ErrorKind, Interval, Result, SqlState, SqlType, Value};
+pub use strandline_base::{
+    BoxCorners, ColumnId, Error, ErrorKind, Interval, Point, Result, SqlState, SqlType, Value,
+};
 pub use strandline_engine::{
     BackupReport, CheckpointReport, CopyObserver, CopyProgress, Inspection, InspectionSection,
     RewindReport, Settings, TierCounts, catalog,

@@ -17,6 +17,8 @@ pub fn type_name(oid: u32) -> String {
         29 => "cid",
         114 => "json",
         700 => "real",
+        600 => "point",
+        603 => "box",
         701 => "double precision",
         1042 => "character",
         1043 => "character varying",

@@ -63,7 +63,7 @@ pub(super) fn bounds_of(t: SqlType, block: &ArrayRef) -> Bounds {
         SqlType::Real => floats::<Float32Type>(block, Value::Real),
         SqlType::Double => floats::<Float64Type>(block, Value::Double),
         SqlType::Uuid => uuids(block),
-        SqlType::Interval | SqlType::Json => Bounds::default(),
+        SqlType::Interval | SqlType::Json | SqlType::Point | SqlType::Box => Bounds::default(),
         SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Bytea => bytes(t, block),
     }
 }

@@ -7,7 +7,7 @@ use super::numbers::{fill_nulls, is_words, words_of};
 use super::raw::{self, Raw};
 use super::undecodable;
 use super::{BlockDecoder, BlockEncoder, ChunkCodec, Column};
-use crate::types::{bytes_at, wide_at, word_at};
+use crate::types::{bytes_at, is_of_any_length, wide_at, word_at};
 use arrow_array::types::UInt16Type;
 use arrow_array::{Array, ArrayRef, PrimitiveArray, UInt32Array};
 use arrow_buffer::{NullBuffer, ScalarBuffer};
@@ -60,6 +60,7 @@ impl ChunkCodec for Dictionary {
         let alternative = match physical(t) {
             _ if packs(column) => array.len() * packed_bits(column) / 8,
             Physical::Word | Physical::Wide => array.len() * 16,
+            Physical::Bytes if !is_of_any_length(t) => total_bytes(column),
             Physical::Bytes => array.len() + total_bytes(column) / 4,
         };
         if size * 10 > alternative * 8 {

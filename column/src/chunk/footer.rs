@@ -520,6 +520,8 @@ fn storage_code(t: SqlType) -> u8 {
         DataType::Timestamp(_, Some(_)) => 13,
         DataType::Interval(_) => 14,
         DataType::FixedSizeBinary(_) => 15,
+        DataType::FixedSizeList(_, 2) => 16,
+        DataType::FixedSizeList(_, 4) => 17,
         other => unreachable!("no SQL type maps to {other}"),
     }
 }

@@ -1,13 +1,13 @@
 //! Codec 0, raw: values in Arrow's layout, little-endian. It is the fallback of every other codec,
-//! and the codec of types that need no other: booleans (one bit each), interval and uuid (16 bytes
-//! each), decimals that need 128 bits. Text is one 32-bit length per row and then all bytes.
+//! and the codec of types that need no other: booleans (one bit each), interval, uuid and point (16
+//! bytes each), box (32 bytes), decimals that need 128 bits. Text is one 32-bit length per row and then all bytes.
 //!
 //! A dictionary's values are also a raw block.
 
 use super::strings::Strings;
 use super::undecodable;
 use super::{BlockDecoder, BlockEncoder, ChunkCodec, Column};
-use crate::types::{arrow_type, bytes_at};
+use crate::types::{arrow_type, bytes_at, coordinate_array, coordinates, fixed_width};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     ArrowPrimitiveType, Date32Type, Decimal64Type, Decimal128Type, Float32Type, Float64Type,
@@ -46,7 +46,8 @@ impl ChunkCodec for Raw {
                 values: BooleanBufferBuilder::new(rows),
             }),
             _ => {
-                let width = fixed_width(t);
+                let width = fixed_width(&arrow_type(t))
+                    .ok_or_else(|| undecodable(format!("{t} has no fixed width")))?;
                 let values = MutableBuffer::with_capacity(rows * width);
                 Box::new(RawFixed { t, width, values })
             }
@@ -101,6 +102,7 @@ pub(super) fn encode_values(t: SqlType, array: &ArrayRef, out: &mut Vec<u8>) {
             let array = array.as_fixed_size_binary();
             (0..array.len()).for_each(|row| out.extend_from_slice(array.value(row)));
         }
+        DataType::FixedSizeList(..) => out.extend_from_slice(coordinates(array).to_byte_slice()),
         other => unreachable!("no SQL type maps to {other}"),
     }
 }
@@ -109,10 +111,6 @@ fn plain<P: ArrowPrimitiveType>(array: &ArrayRef, out: &mut Vec<u8>) {
     // Arrow keeps values in host order; the format is little-endian.
     const { assert!(cfg!(target_endian = "little")) };
     out.extend_from_slice(array.as_primitive::<P>().values().to_byte_slice());
-}
-
-fn fixed_width(t: SqlType) -> usize {
-    arrow_type(t).primitive_width().unwrap_or(16)
 }
 
 struct RawFixed {
@@ -179,6 +177,7 @@ pub(super) fn fixed_array(
         DataType::FixedSizeBinary(width) => {
             Arc::new(FixedSizeBinaryArray::new(*width, values, nulls))
         }
+        DataType::FixedSizeList(..) => coordinate_array(&data_type, values, nulls),
         other => unreachable!("{other} is not of fixed width"),
     }
 }

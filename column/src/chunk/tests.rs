@@ -3,7 +3,7 @@
 use super::*;
 use crate::types::{array_of, value_at};
 use std::cmp::Ordering;
-use strandline_base::{ErrorKind, Interval, rng::Rng};
+use strandline_base::{BoxCorners, ErrorKind, Interval, Point, rng::Rng};
 
 const IDENTITY: u64 = 0x5eed_0000_0042;
 
@@ -35,6 +35,8 @@ fn types() -> Vec<SqlType> {
         SqlType::TimestampTz,
         SqlType::Interval,
         SqlType::Uuid,
+        SqlType::Point,
+        SqlType::Box,
     ]
 }
 
@@ -140,6 +142,11 @@ fn value(rng: &mut Rng, t: SqlType, shape: &str, row: usize) -> Value {
         SqlType::Uuid => Value::Uuid(
             (u128::from(word as u64).wrapping_mul(0x1_0001_0001_0001_0001)).to_be_bytes(),
         ),
+        SqlType::Point => Value::Point(Point::from_words([word as u64, !word as u64])),
+        SqlType::Box => {
+            let low = float((word & 0xfffff) as f64);
+            Value::Box(BoxCorners::new([low + 1.0, -low], [low, 5.0]))
+        }
         _ => Value::Text(text(rng, shape, row).into()),
     }
 }
@@ -251,6 +258,8 @@ fn every_type_and_shape_comes_back() {
                     SqlType::Boolean,
                     SqlType::Interval,
                     SqlType::Uuid,
+                    SqlType::Point,
+                    SqlType::Box,
                     numeric(38),
                 ];
                 assert!(footer.codec() != 0 || raw.contains(&t), "{what} is raw");
@@ -275,6 +284,10 @@ fn full_ranges_come_back_through_the_expected_codec() {
         (SqlType::Boolean, "narrow", 0),
         (SqlType::Uuid, "wide", 0),
         (SqlType::Interval, "few", 2),
+        (SqlType::Point, "few", 2),
+        (SqlType::Point, "wide", 0),
+        (SqlType::Box, "few", 2),
+        (SqlType::Box, "wide", 0),
     ];
     for (t, shape, codec) in cases {
         let what = format!("{t} {shape}");
@@ -482,6 +495,9 @@ fn encodings() -> Vec<(SqlType, &'static str)> {
         (SqlType::Bytea, "wide"),
         (SqlType::Uuid, "wide"),
         (SqlType::Interval, "few"),
+        (SqlType::Point, "wide"),
+        (SqlType::Box, "few"),
+        (SqlType::Box, "wide"),
     ]);
     cases
 }

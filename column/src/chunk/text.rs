@@ -15,13 +15,12 @@ use super::integers;
 use super::strings::Strings;
 use super::undecodable;
 use super::{BlockDecoder, BlockEncoder, ChunkCodec, Column};
-use crate::types::bytes_at;
+use crate::types::{bytes_at, is_of_any_length};
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::NullBuffer;
 use onpair::{Config, MaxDictBits, Parser, Threshold};
 use std::ops::Range;
 use strandline_base::bytes::{ByteReader, PutBytes};
-use strandline_base::value_words::{Physical, physical};
 use strandline_base::{Error, Result, SqlType, Value};
 
 const PLAIN: u8 = 0;
@@ -48,7 +47,7 @@ impl ChunkCodec for Text {
     }
 
     fn encoder<'a>(&self, column: Column<'a>) -> Result<Option<Box<dyn BlockEncoder + 'a>>> {
-        if physical(column.t) != Physical::Bytes {
+        if !is_of_any_length(column.t) {
             return Ok(None);
         }
         let blocks = TextBlocks::train(column)?;

@@ -7,8 +7,8 @@
 //! | 0 | NULL | none |
 //! | 1 | boolean, integers, dates, times, numerics that fit 64 bits | zigzag varint of the word |
 //! | 2 | real, double precision | varint length 4 or 8, then the bits, little-endian |
-//! | 3 | other numerics, interval, uuid | the two words, 16 bytes little-endian |
-//! | 4 | text, bytea | varint length, then the bytes |
+//! | 3 | other numerics, interval, uuid, point | the two words, 16 bytes little-endian |
+//! | 4 | text, bytea, box | varint length, then the bytes |
 
 use std::borrow::Cow;
 use strandline_base::bytes::{ByteReader, PutBytes, unzigzag, zigzag};
@@ -43,6 +43,10 @@ pub fn put_value(out: &mut Vec<u8>, value: &Value) {
             out.put_u8(BYTES);
             out.put_bytes(v);
         }
+        Value::Box(v) => {
+            out.put_u8(BYTES);
+            out.put_bytes(v.as_bytes());
+        }
         _ => match (word_of(value), wide_of(value)) {
             (Some(word), _) => {
                 out.put_u8(INTEGER);
@@ -71,7 +75,7 @@ pub enum StoredValue<'a> {
     Double(u64),
     /// two words
     Wide([u64; 2]),
-    /// text or bytea
+    /// text, bytea or a box
     Bytes(Cow<'a, [u8]>),
 }
 

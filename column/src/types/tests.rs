@@ -1,6 +1,7 @@
 //! Values of every type through every representation.
 
 use super::*;
+use strandline_base::Point;
 use strandline_base::value_words::{bytes_of, value_of_bytes, wide_of, word_of};
 
 fn samples() -> Vec<(SqlType, Vec<Value>)> {
@@ -91,6 +92,20 @@ fn samples() -> Vec<(SqlType, Vec<Value>)> {
             SqlType::Uuid,
             vec![Value::Uuid([0; 16]), Value::Uuid(*b"0123456789abcdef")],
         ),
+        (
+            SqlType::Point,
+            vec![
+                Value::Point(Point::new([-0.0, f64::INFINITY])),
+                Value::Point(Point::from_words([0xfff8_0000_dead_beef, 1])),
+            ],
+        ),
+        (
+            SqlType::Box,
+            vec![
+                Value::Box(BoxCorners::new([1.0, 2.0], [-3.0, -0.0])),
+                Value::Box(BoxCorners::new([f64::NAN, 0.0], [f64::INFINITY, 1e-320])),
+            ],
+        ),
     ]
 }
 
@@ -163,6 +178,9 @@ fn float_bits_survive() {
 fn values_of_other_types_and_damaged_text_are_errors() {
     assert!(array_of(SqlType::Integer, &[Value::BigInt(1)]).is_err());
     assert!(array_of(SqlType::Uuid, &["x".into()]).is_err());
+    let point = Value::Point(Point::new([1.0, 2.0]));
+    assert!(array_of(SqlType::Box, &[point]).is_err());
+    assert!(value_of_bytes(SqlType::Box, &[0; 31]).is_err());
     let small = SqlType::Numeric {
         precision: 18,
         scale: 0,

@@ -4,7 +4,7 @@ use super::rows::RowOperation;
 use super::*;
 use crate::store::RowChange;
 use strandline_base::rng::Rng;
-use strandline_base::{ColumnId, Interval, TableId, Value};
+use strandline_base::{BoxCorners, ColumnId, Interval, Point, TableId, Value};
 use strandline_tail::change::Change;
 
 const STORAGE: StorageId = StorageId(3);
@@ -28,6 +28,11 @@ fn values() -> Vec<(ColumnId, Value)> {
         ),
         (ColumnId(7), Value::Uuid([7; 16])),
         (ColumnId(8), Value::Double(-0.0)),
+        (ColumnId(9), Value::Point(Point::new([f64::INFINITY, -0.0]))),
+        (
+            ColumnId(10),
+            Value::Box(BoxCorners::new([1.5, f64::INFINITY], [-2.0, 0.0])),
+        ),
         (ColumnId(70), Value::Bytea(vec![0, 255].into())),
     ]
 }

@@ -1,7 +1,7 @@
 //! Values in log records. Each has its type, so that a record can be read without the catalog.
 
 use strandline_base::bytes::{ByteReader, PutBytes, unzigzag, zigzag};
-use strandline_base::{ColumnId, Interval, Value};
+use strandline_base::{BoxCorners, ColumnId, Interval, Point, Value};
 
 /// Appends columns of a row with their values.
 pub(super) fn put_values<'a>(
@@ -59,6 +59,16 @@ fn put_value(out: &mut Vec<u8>, value: &Value) {
             out.put_u8(17);
             out.extend_from_slice(v);
         }
+        Value::Point(v) => {
+            out.put_u8(18);
+            let [x, y] = v.words();
+            out.put_u64(x);
+            out.put_u64(y);
+        }
+        Value::Box(v) => {
+            out.put_u8(19);
+            out.extend_from_slice(v.as_bytes());
+        }
     }
 }
 
@@ -109,6 +119,8 @@ fn take_value(r: &mut ByteReader<'_>) -> Option<Value> {
             nanos: integer(r)?,
         }),
         17 => Value::Uuid(r.take(16)?.try_into().ok()?),
+        18 => Value::Point(Point::from_words([r.u64()?, r.u64()?])),
+        19 => Value::Box(BoxCorners::from_bytes(r.take(BoxCorners::BYTES)?)?),
         _ => return None,
     })
 }

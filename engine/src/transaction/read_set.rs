@@ -165,6 +165,7 @@ fn heap_bytes(value: &Value) -> usize {
     match value {
         Value::Text(text) => text.len(),
         Value::Bytea(bytes) => bytes.len(),
+        Value::Box(corners) => corners.as_bytes().len(),
         _ => 0,
     }
 }

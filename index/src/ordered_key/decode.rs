@@ -15,7 +15,7 @@ impl OrderedKeys {
     pub fn keeps(sql_type: SqlType) -> bool {
         !matches!(
             sql_type,
-            SqlType::Real | SqlType::Double | SqlType::Interval
+            SqlType::Real | SqlType::Double | SqlType::Interval | SqlType::Point | SqlType::Box
         )
     }
 
@@ -97,8 +97,11 @@ impl Part<'_> {
             }
             SqlType::Bytea => Value::Bytea(self.take_escaped(is_wanted)?.into()),
             SqlType::Real | SqlType::Double if !is_wanted => self.skip::<8>()?,
-            SqlType::Interval if !is_wanted => self.skip::<16>()?,
-            SqlType::Real | SqlType::Double | SqlType::Interval => return None,
+            SqlType::Interval | SqlType::Point if !is_wanted => self.skip::<16>()?,
+            SqlType::Box if !is_wanted => self.skip::<32>()?,
+            SqlType::Real | SqlType::Double | SqlType::Interval | SqlType::Point | SqlType::Box => {
+                return None;
+            }
         })
     }
 

@@ -6,6 +6,7 @@ use crate::arithmetic::as_decimal;
 use crate::calendar::{DAY, split_micros};
 use crate::decimal::{MAX_DIGITS, Shape, divide_rounded, power_of_ten};
 use crate::error::{invalid, out_of_range, raise};
+use crate::geometry;
 use crate::text::{ValueWriter, number};
 use crate::types::{arrow_type, sql_name, sql_type_of_arrow};
 use datafusion::arrow::array::{
@@ -306,6 +307,8 @@ fn to_other(array: &ArrayRef, source: SqlType, to: SqlType) -> Result<ArrayRef> 
                 Ok((v.nanoseconds / 1_000).rem_euclid(DAY))
             })
         }
+        (SqlType::Point, SqlType::Box) => geometry::boxes_of_points(&array),
+        (SqlType::Box, SqlType::Point) => geometry::centers(&array),
         _ => Err(no_cast(array.data_type(), to)),
     }
 }

@@ -3,7 +3,7 @@
 use super::Mode;
 use crate::decimal::Shape;
 use crate::error::raise;
-use crate::text::{binary, interval, number, parse_boolean, temporal};
+use crate::text::{binary, geometry, interval, number, parse_boolean, temporal};
 use crate::types::arrow_type;
 use datafusion::arrow::array::{
     ArrayRef, ArrowPrimitiveType, BinaryViewBuilder, BooleanBuilder, FixedSizeBinaryBuilder,
@@ -16,7 +16,8 @@ use datafusion::arrow::datatypes::{
 };
 use datafusion::common::Result;
 use std::sync::Arc;
-use strandline_base::{Error, SqlState, SqlType};
+use strandline_base::{Error, SqlState, SqlType, Value};
+use strandline_column::types::array_of;
 
 type Input<'a> = &'a StringViewArray;
 
@@ -85,6 +86,8 @@ pub fn cast_text(text: Input, to: SqlType, mode: Mode) -> Result<ArrayRef> {
             }
             Ok(Arc::new(builder.finish()))
         }
+        SqlType::Point => values(text, to, |s| geometry::parse_point(s).map(Value::Point)),
+        SqlType::Box => values(text, to, |s| geometry::parse_box(s).map(Value::Box)),
     }
 }
 
@@ -113,6 +116,18 @@ fn primitive<P: ArrowPrimitiveType>(
         builder.append_option(value.map(&parse).transpose().map_err(raise)?);
     }
     Ok(Arc::new(builder.finish()))
+}
+
+fn values(
+    text: Input,
+    to: SqlType,
+    parse: impl Fn(&str) -> Result<Value, Error>,
+) -> Result<ArrayRef> {
+    let parsed = text
+        .iter()
+        .map(|value| value.map_or(Ok(Value::Null), &parse));
+    let parsed = parsed.collect::<Result<Vec<_>, Error>>().map_err(raise)?;
+    array_of(to, &parsed).map_err(raise)
 }
 
 fn numeric(text: Input, to: SqlType, shape: Shape) -> Result<ArrayRef> {

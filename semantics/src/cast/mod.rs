@@ -10,6 +10,8 @@
 //! | numeric → numeric(p,s) | rounds half away from zero, 22003 if it does not fit |
 //! | text → varchar(n), char(n) | explicit: cut; assignment: 22001 unless only blanks are cut |
 //! | integer ↔ boolean | explicit only |
+//! | point → box | the box of zero size |
+//! | box → point | explicit: the centre |
 //!
 //! Difference from PostgreSQL: all text expressions, not only literals, may be assigned to columns
 //! of any type, because a plan does not distinguish a quoted literal from a text.
@@ -67,6 +69,8 @@ enum Group {
     Interval,
     Uuid,
     Json,
+    Point,
+    Box,
 }
 
 fn group(sql_type: SqlType) -> Group {
@@ -83,6 +87,8 @@ fn group(sql_type: SqlType) -> Group {
         SqlType::Interval => Group::Interval,
         SqlType::Uuid => Group::Uuid,
         SqlType::Json => Group::Json,
+        SqlType::Point => Group::Point,
+        SqlType::Box => Group::Box,
     }
 }
 
@@ -100,7 +106,8 @@ pub enum Kind {
 /// The implementation of the cast; `None` if there is no such cast in `mode` (42846, 42804).
 pub fn kind(from: &DataType, to: SqlType, mode: Mode) -> Option<Kind> {
     use Group::{
-        Boolean, Bytea, Date, Float, Integer, Interval, Json, Numeric, Text, Time, Timestamp, Uuid,
+        Boolean, Box, Bytea, Date, Float, Integer, Interval, Json, Numeric, Point, Text, Time,
+        Timestamp, Uuid,
     };
     if *from == DataType::Null {
         return Some(Kind::Native);
@@ -128,6 +135,8 @@ pub fn kind(from: &DataType, to: SqlType, mode: Mode) -> Option<Kind> {
         (Interval, Time) => Some(Kind::Checked),
         (Bytea, Bytea) => Some(Kind::Native),
         (Uuid, Uuid) | (Json, Json) | (Boolean, Boolean) => Some(Kind::Native),
+        (Point, Box) => Some(Kind::Checked),
+        (Box, Point) => explicit.then_some(Kind::Checked),
         (Bytea, Uuid) | (Uuid, Bytea) => None,
         _ => None,
     }

@@ -5,7 +5,7 @@ use crate::decimal::Shape;
 use crate::numeric_send::read_numeric;
 use crate::text::{number, utf8};
 use datafusion::arrow::datatypes::IntervalMonthDayNano;
-use strandline_base::{Error, Result, SqlState, SqlType};
+use strandline_base::{BoxCorners, Error, Point, Result, SqlState, SqlType, Value};
 
 /// Days from 1970-01-01 to 2000-01-01, PostgreSQL's epoch.
 const EPOCH_DAYS: i32 = 10_957;
@@ -61,6 +61,14 @@ impl ColumnBuilder {
             }
             Values::Interval(b) => b.append_value(interval(exactly(t, bytes)?)?),
             Values::Uuid(b) => b.append_value(bytes).map_err(|_| wrong())?,
+            Values::Geometric(values) => values.push(match t {
+                SqlType::Point => Value::Point(Point::new(coordinates(exactly::<16>(t, bytes)?))),
+                _ => {
+                    let bytes: [u8; 32] = exactly(t, bytes)?;
+                    let [x, y, other_x, other_y] = coordinates(bytes);
+                    Value::Box(BoxCorners::new([x, y], [other_x, other_y]))
+                }
+            }),
         }
         Ok(())
     }
@@ -68,6 +76,12 @@ impl ColumnBuilder {
 
 fn exactly<const N: usize>(t: SqlType, bytes: &[u8]) -> Result<[u8; N]> {
     bytes.try_into().map_err(|_| invalid(t))
+}
+
+/// `N` coordinates of 8 bytes each.
+fn coordinates<const N: usize>(bytes: impl AsRef<[u8]>) -> [f64; N] {
+    let words = bytes.as_ref().as_chunks::<8>().0;
+    std::array::from_fn(|at| f64::from_be_bytes(words[at]))
 }
 
 fn invalid(t: SqlType) -> Error {

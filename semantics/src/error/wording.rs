@@ -4,7 +4,9 @@
 use strandline_base::{Error, SqlState};
 
 /// Arrow's type names. A name that contains another one comes first.
-const TYPES: [(&str, &str); 27] = [
+const TYPES: [(&str, &str); 29] = [
+    ("FixedSizeList(2 x Float64)", "point"),
+    ("FixedSizeList(4 x Float64)", "box"),
     ("LargeUtf8", "text"),
     ("Utf8View", "text"),
     ("Utf8", "text"),

@@ -13,6 +13,7 @@ mod degrees;
 mod encoding;
 mod format;
 mod format_text;
+mod geometry;
 mod integers;
 mod json;
 mod json_value;
@@ -34,6 +35,7 @@ mod system_types;
 mod temporal;
 mod text;
 
+pub use geometry::SpatialOperator;
 pub use make_interval::NAMES as MAKE_INTERVAL_NAMES;
 pub use moment::moment_of;
 pub use overload::Function;
@@ -70,6 +72,7 @@ pub fn functions() -> Vec<Arc<ScalarUDF>> {
         format_text::functions(),
         format::functions(),
         system::functions(),
+        geometry::functions(),
     ])
     .flatten()
     .map(Function::into_udf)
@@ -103,6 +106,11 @@ pub fn as_json(value: Expr) -> Expr {
 /// `value #> path` and, as text, `value #>> path`
 pub fn json_path(value: Expr, path: Expr, as_text: bool) -> Expr {
     call(json::path(as_text), vec![value, path])
+}
+
+/// The operator between points and boxes.
+pub fn spatial(operator: SpatialOperator, left: Expr, right: Expr) -> Expr {
+    call(operator.function(), vec![left, right])
 }
 
 /// `ARRAY[…]`

@@ -1,5 +1,6 @@
 //! Functions with overloads, and their evaluation on arrays.
 
+use crate::cast::{Mode, cast_array};
 use crate::error::{invalid, raise};
 use crate::types::{arrow_type, field, sql_name, sql_type_of_arrow};
 use datafusion::arrow::array::{
@@ -48,6 +49,10 @@ pub enum Parameter {
     Integer,
     /// any number, unchanged
     Number,
+    /// point
+    Point,
+    /// box
+    Box,
     /// a value of any type
     Any,
 }
@@ -57,8 +62,8 @@ impl Parameter {
     /// literals are `Utf8`, texts `Utf8View`.
     fn distance(self, from: &DataType) -> Option<u8> {
         use Parameter::{
-            Any, Bigint, Bytea, Date, Double, Integer, Interval, Number, Numeric, Text, Time,
-            Timestamp, TimestampTz,
+            Any, Bigint, Box, Bytea, Date, Double, Integer, Interval, Number, Numeric, Point, Text,
+            Time, Timestamp, TimestampTz,
         };
         if self == Any {
             return Some(9);
@@ -78,7 +83,9 @@ impl Parameter {
             | (Time, SqlType::Time)
             | (Timestamp, SqlType::Timestamp)
             | (TimestampTz, SqlType::TimestampTz)
-            | (Interval, SqlType::Interval) => Some(0),
+            | (Interval, SqlType::Interval)
+            | (Point, SqlType::Point)
+            | (Box, SqlType::Box) => Some(0),
             (Integer | Number, SqlType::SmallInt | SqlType::Integer | SqlType::BigInt)
             | (Number, SqlType::Numeric { .. } | SqlType::Real | SqlType::Double) => Some(0),
             (Bigint, SqlType::SmallInt | SqlType::Integer) | (Double, SqlType::Real) => Some(1),
@@ -111,6 +118,10 @@ impl Parameter {
             Parameter::Timestamp => arrow_type(SqlType::Timestamp),
             Parameter::TimestampTz => arrow_type(SqlType::TimestampTz),
             Parameter::Interval => DataType::Interval(IntervalUnit::MonthDayNano),
+            // Arrow has no cast from text; `prepared` reads it.
+            Parameter::Point | Parameter::Box if from.is_string() => from.clone(),
+            Parameter::Point => arrow_type(SqlType::Point),
+            Parameter::Box => arrow_type(SqlType::Box),
             Parameter::Integer if from.is_null() || from.is_string() => DataType::Int32,
             Parameter::Number if from.is_null() || from.is_string() => DataType::Float64,
             Parameter::Integer | Parameter::Number | Parameter::Any => {
@@ -276,6 +287,8 @@ impl Overload {
         let layout = match self.parameter(i) {
             Some(Parameter::Text) => DataType::Utf8View,
             Some(Parameter::Bigint) => DataType::Int64,
+            Some(Parameter::Point) => return cast_array(&array, SqlType::Point, Mode::Explicit),
+            Some(Parameter::Box) => return cast_array(&array, SqlType::Box, Mode::Explicit),
             _ => return Ok(array),
         };
         if *array.data_type() == layout {

@@ -1,19 +1,23 @@
 //! `(array)[i][j]` and `(array)[l:u]`. Subscripts count from 1, for a system table's vector from 0.
 //! An item outside the array is NULL, and a part has only the items within it. A system table's
-//! name is an array of characters, from 0.
+//! name is an array of characters, from 0. The coordinates of a point and the corners of a box count
+//! from 0.
 
 use super::arrays::first;
 use super::lists;
 use super::overload::Parameter::{Any, Bigint};
 use super::overload::{Call, Function, Overload, Returns};
-use crate::types::PG_TYPE_KEY;
+use crate::geometry::array_of;
+use crate::types::{PG_TYPE_KEY, arrow_type, is_geometric, sql_type_of_arrow};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray, UInt32Array, new_null_array};
 use datafusion::arrow::buffer::{NullBuffer, OffsetBuffer};
 use datafusion::arrow::compute::{cast, take};
-use datafusion::arrow::datatypes::{DataType, FieldRef};
+use datafusion::arrow::datatypes::{DataType, FieldRef, Float64Type};
 use datafusion::common::{Result, ScalarValue};
 use std::ops::Range;
 use std::sync::Arc;
+use strandline_base::SqlType;
+use strandline_column::types::coordinates_at;
 
 /// An item: the array and a subscript for each of its levels.
 pub const ITEM: &str = "array_item";
@@ -46,7 +50,11 @@ fn innermost(types: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType>
     let mut item = match &types[0] {
         DataType::List(item) => item.data_type(),
         name if name.is_string() => return Ok(DataType::Utf8View),
-        other => return Err(lists::no_array(other)),
+        other => match sql_type_of_arrow(other) {
+            Some(SqlType::Point) => return Ok(DataType::Float64),
+            Some(SqlType::Box) => return Ok(arrow_type(SqlType::Point)),
+            _ => return Err(lists::no_array(other)),
+        },
     };
     while let DataType::List(inner) = item {
         item = inner.data_type();
@@ -96,9 +104,29 @@ fn character(call: &Call) -> Result<ArrayRef> {
     })
 }
 
+/// `point[0]` and `point[1]` are x and y, `box[0]` and `box[1]` the upper right and the lower left
+/// corner.
+fn coordinate(call: &Call) -> Result<ArrayRef> {
+    let subscripts = call.arrays.len() - 1;
+    let place = |row: usize| {
+        let at = usize::try_from(call.bigint(1).value(row)).ok();
+        at.filter(|at| *at < 2 && subscripts == 1 && !call.any_null(row))
+    };
+    let of = |row: usize| coordinates_at(&call.arrays[0], row);
+    if *call.returns == DataType::Float64 {
+        return call.map::<Float64Type>(|row| Ok(place(row).map(|at| of(row)[at])));
+    }
+    array_of(SqlType::Point, call.rows, |row| {
+        Ok(place(row).map(|at| [of(row)[2 * at], of(row)[2 * at + 1]]))
+    })
+}
+
 fn item(call: &Call) -> Result<ArrayRef> {
     if call.arrays[0].data_type().is_string() {
         return character(call);
+    }
+    if is_geometric(call.arrays[0].data_type()) {
+        return coordinate(call);
     }
     let Some(levels) = levels(call)? else {
         return Ok(new_null_array(call.returns, call.rows));

@@ -1,6 +1,7 @@
 //! Analyzer and optimizer rules.
 //!
 //! Order: [`ColumnsOfGroupingSets`] runs before any rule that rewrites expressions.
+//! [`RequireOrders`] runs first of all, on the statement as it is written.
 //! [`ResolveLiterals`] runs before DataFusion's type coercion, which must see typed operands;
 //! [`Casts`] runs after it, so that it also handles inserted casts. [`CompareDates`] and
 //! [`GuardFallible`] are optimizer rules, the latter the last one, behind [`KeysBelow`].
@@ -23,6 +24,7 @@ mod lateral_rows;
 mod literals;
 mod midnight;
 mod multisets;
+mod orders;
 mod pushdown;
 mod recursion;
 mod traits;
@@ -41,6 +43,7 @@ use lateral::LateralJoins;
 pub use lateral::only_equalities;
 pub use literals::ResolveLiterals;
 pub use midnight::CompareDates;
+pub use orders::RequireOrders;
 use pushdown::PushDownConditions;
 pub use traits::PlanTraits;
 pub use unions::align_unions;

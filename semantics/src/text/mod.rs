@@ -8,6 +8,7 @@
 pub mod array;
 pub mod binary;
 mod escape;
+pub mod geometry;
 pub mod interval;
 pub mod number;
 pub mod temporal;

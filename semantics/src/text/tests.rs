@@ -1,7 +1,7 @@
 //! Text forms against PostgreSQL 15's.
 
 use super::*;
-use super::{binary::*, interval::*, number::*, temporal::*};
+use super::{binary::*, geometry::*, interval::*, number::*, temporal::*};
 use crate::decimal::Shape;
 use strandline_base::Error;
 
@@ -369,5 +369,77 @@ fn json() {
     }
     for bad in ["", "{", "{a:1}", "1 2", "'x'"] {
         assert_eq!(state(check_json(bad)), "22P02", "{bad}");
+    }
+}
+
+#[test]
+fn points_and_boxes() {
+    let point = |text: &str| {
+        let point = parse_point(text).expect(text);
+        written(|out| write_point(out, point.coordinates()))
+    };
+    for (text, shown) in [
+        ("(1,2)", "(1,2)"),
+        (" ( 1 , -2.5 ) ", "(1,-2.5)"),
+        ("1,2", "(1,2)"),
+        ("(1e300,-0)", "(1e+300,-0)"),
+        ("NaN,-inf", "(NaN,-Infinity)"),
+    ] {
+        assert_eq!(point(text), shown, "{text}");
+        assert_eq!(point(shown), shown, "{shown} reads back");
+    }
+    for bad in [
+        "", "1", "(1,2", "1,2)", "((1,2))", "1,2,3", "1 2", "(,2)", "[1,2]", "(1,2),",
+    ] {
+        assert_eq!(state(parse_point(bad)), "22P02", "{bad}");
+    }
+    assert_eq!(state(parse_point("1,1e999")), "22003");
+    let message = parse_point("(1,x)")
+        .expect_err("no number")
+        .message()
+        .to_string();
+    assert_eq!(message, "invalid input syntax for type point: \"(1,x)\"");
+
+    let corners = |text: &str| {
+        let found = parse_box(text).expect(text);
+        written(|out| write_box(out, found.high(), found.low()))
+    };
+    for text in [
+        "((1,2),(3,4))",
+        "(1,2),(3,4)",
+        "(1,2)(3,4)",
+        "(1,2,3,4)",
+        "1,2,3,4",
+        " ( ( 3 , 2 ) , ( 1 , 4 ) ) ",
+        "((3,4),(1,2))",
+        "1,2,(3,4)",
+    ] {
+        assert_eq!(corners(text), "(3,4),(1,2)", "{text}");
+    }
+    for bad in [
+        "",
+        "1,2",
+        "1,2,3",
+        "(1,2),(3,4",
+        "((1,2),(3,4)",
+        "(1,2,3,4),",
+        "1,2,3,4,5",
+    ] {
+        assert_eq!(state(parse_box(bad)), "22P02", "{bad}");
+    }
+}
+
+#[test]
+fn every_coordinate_reads_back() {
+    let mut rng = strandline_base::rng::Rng::new(1);
+    for _ in 0..20_000 {
+        let point = strandline_base::Point::from_words([rng.next_u64(), rng.next_u64()]);
+        let coordinates = point.coordinates();
+        let text = written(|out| write_point(out, coordinates));
+        let back = parse_point(&text).expect(&text).coordinates();
+        for (was, is) in coordinates.iter().zip(back) {
+            let is_same = was.to_bits() == is.to_bits() || (was.is_nan() && is.is_nan());
+            assert!(is_same, "{text}: {was:e} {is:e}");
+        }
     }
 }

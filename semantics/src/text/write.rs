@@ -1,6 +1,7 @@
 //! Values of Arrow arrays as text.
 
-use super::{array, binary, interval, number, temporal};
+use super::{array, binary, geometry, interval, number, temporal};
+use crate::types::is_geometric;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, FixedSizeBinaryArray};
 use datafusion::arrow::datatypes::{
     DataType, Date32Type, Decimal64Type, Decimal128Type, Float32Type, Float64Type, Int16Type,
@@ -11,6 +12,7 @@ use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::common::Result;
 use std::fmt::{self, Write};
 use strandline_base::Interval;
+use strandline_column::types::coordinates_at;
 
 /// The engine's form of Arrow's interval.
 pub fn interval_of(value: IntervalMonthDayNano) -> Interval {
@@ -63,7 +65,7 @@ fn has_own_form(data_type: &DataType) -> bool {
             | DataType::Time64(TimeUnit::Microsecond)
             | DataType::Timestamp(TimeUnit::Microsecond, _)
             | DataType::Interval(IntervalUnit::MonthDayNano)
-    )
+    ) || is_geometric(data_type)
 }
 
 impl<'a> ValueWriter<'a> {
@@ -128,6 +130,13 @@ impl<'a> ValueWriter<'a> {
             DataType::Binary => binary::write_bytea(out, array.as_binary::<i32>().value(row)),
             DataType::BinaryView => binary::write_bytea(out, array.as_binary_view().value(row)),
             DataType::FixedSizeBinary(_) => binary::write_uuid(out, uuid_at(array, row)),
+            DataType::FixedSizeList(..) => match coordinates_at(array, row) {
+                &[x, y] => geometry::write_point(out, [x, y]),
+                &[high_x, high_y, low_x, low_y] => {
+                    geometry::write_box(out, [high_x, high_y], [low_x, low_y])
+                }
+                _ => Err(fmt::Error),
+            },
             _ => self.write_temporal(out, row),
         }
     }

@@ -32,6 +32,8 @@ fn family(sql_type: SqlType) -> (u8, u8) {
         SqlType::Interval => (6, 0),
         SqlType::Uuid => (7, 0),
         SqlType::Json => (8, 0),
+        SqlType::Point => (9, 0),
+        SqlType::Box => (10, 0),
     }
 }
 

@@ -51,7 +51,8 @@ impl ColumnType {
             21 => 2,
             23 | 26 | 28 | 700 | 1082 | 2205 | 2206 | 24 => 4,
             20 | 701 | 1083 | 1114 | 1184 => 8,
-            1186 | 2950 => 16,
+            600 | 1186 | 2950 => 16,
+            603 => 32,
             19 => 64,
             _ => -1,
         };
@@ -108,6 +109,8 @@ fn oid_of(t: SqlType) -> u32 {
         SqlType::TimestampTz => 1184,
         SqlType::Interval => 1186,
         SqlType::Uuid => 2950,
+        SqlType::Point => 600,
+        SqlType::Box => 603,
     }
 }
 
@@ -126,6 +129,8 @@ fn array_oid(item: u32) -> u32 {
         20 => 1016,
         700 => 1021,
         701 => 1022,
+        600 => 1017,
+        603 => 1020,
         26 => 1028,
         1114 => 1115,
         1082 => 1182,
@@ -181,6 +186,8 @@ pub fn sql_type_of_oid(oid: u32) -> Option<SqlType> {
         1184 => SqlType::TimestampTz,
         1186 => SqlType::Interval,
         2950 => SqlType::Uuid,
+        600 => SqlType::Point,
+        603 => SqlType::Box,
         _ => return None,
     })
 }

@@ -6,7 +6,7 @@ use crate::cast::strict_cast;
 use crate::error::convert;
 use crate::numeric_send::write_numeric;
 use crate::text::ValueWriter;
-use crate::types::{arrow_type, sql_type_of_arrow};
+use crate::types::{arrow_type, is_geometric, sql_type_of_arrow};
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, BinaryViewArray, BooleanArray, FixedSizeBinaryArray,
     GenericListArray, OffsetSizeTrait, PrimitiveArray, StringArray, StringViewArray,
@@ -18,6 +18,7 @@ use datafusion::arrow::datatypes::{
 };
 use std::fmt;
 use strandline_base::{Error, Result};
+use strandline_column::types::coordinates_at;
 
 /// `array` in the Arrow type of a stored column, which [`ColumnWriter`] accepts; usually unchanged.
 pub fn storable_form(array: &ArrayRef) -> Result<ArrayRef> {
@@ -43,27 +44,28 @@ pub fn storable_form(array: &ArrayRef) -> Result<ArrayRef> {
 
 fn is_writable(t: &DataType) -> bool {
     use DataType as T;
-    matches!(
-        t,
-        T::Null
-            | T::Boolean
-            | T::Int16
-            | T::Int32
-            | T::Int64
-            | T::Float32
-            | T::Float64
-            | T::Decimal64(..)
-            | T::Decimal128(..)
-            | T::Utf8
-            | T::Utf8View
-            | T::Binary
-            | T::BinaryView
-            | T::FixedSizeBinary(16)
-            | T::Date32
-            | T::Time64(TimeUnit::Microsecond)
-            | T::Timestamp(TimeUnit::Microsecond, _)
-            | T::Interval(IntervalUnit::MonthDayNano)
-    )
+    is_geometric(t)
+        || matches!(
+            t,
+            T::Null
+                | T::Boolean
+                | T::Int16
+                | T::Int32
+                | T::Int64
+                | T::Float32
+                | T::Float64
+                | T::Decimal64(..)
+                | T::Decimal128(..)
+                | T::Utf8
+                | T::Utf8View
+                | T::Binary
+                | T::BinaryView
+                | T::FixedSizeBinary(16)
+                | T::Date32
+                | T::Time64(TimeUnit::Microsecond)
+                | T::Timestamp(TimeUnit::Microsecond, _)
+                | T::Interval(IntervalUnit::MonthDayNano)
+        )
 }
 
 /// Writes the values of one array in one format.
@@ -97,6 +99,8 @@ enum Kind<'a> {
     Time(&'a PrimitiveArray<Time64MicrosecondType>),
     Timestamp(&'a PrimitiveArray<TimestampMicrosecondType>),
     Interval(&'a PrimitiveArray<IntervalMonthDayNanoType>),
+    /// Points or boxes.
+    Coordinates(&'a ArrayRef),
     List(Box<List<'a>>),
 }
 
@@ -172,6 +176,10 @@ impl<'a> ColumnWriter<'a> {
                 out.extend_from_slice(&value.days.to_be_bytes());
                 out.extend_from_slice(&value.months.to_be_bytes());
             }
+            Kind::Coordinates(a) => {
+                let coordinates = coordinates_at(a, row).iter();
+                coordinates.for_each(|c| out.extend_from_slice(&c.to_be_bytes()));
+            }
             Kind::List(list) => list.write(row, out)?,
         }
         Ok(())
@@ -235,6 +243,7 @@ impl<'a> Kind<'a> {
                 let list = array.as_list::<i64>();
                 Self::list(list, Offsets::Long(list.value_offsets()))?
             }
+            other if is_geometric(other) => Self::Coordinates(array),
             other => return Err(no_binary_form(other)),
         })
     }

@@ -25,7 +25,9 @@ pub(crate) fn check_value(column: &ColumnDef, value: &Value) -> Result<()> {
         | (T::Timestamp, Value::Timestamp(_))
         | (T::TimestampTz, Value::TimestampTz(_))
         | (T::Interval, Value::Interval(_))
-        | (T::Uuid, Value::Uuid(_)) => true,
+        | (T::Uuid, Value::Uuid(_))
+        | (T::Point, Value::Point(_))
+        | (T::Box, Value::Box(_)) => true,
         (T::Numeric { precision, .. }, Value::Numeric(v)) => {
             return if v.unsigned_abs() < 10u128.pow(u32::from(precision)) {
                 Ok(())

@@ -198,6 +198,8 @@ pub fn is_plain(t: SqlType) -> bool {
             | SqlType::TimestampTz
             | SqlType::Interval
             | SqlType::Uuid
+            | SqlType::Point
+            | SqlType::Box
     )
 }
 

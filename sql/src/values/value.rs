@@ -76,7 +76,16 @@ pub fn to_scalar(value: &Value) -> ScalarValue {
             nanos,
         }) => ScalarValue::new_interval_mdn(*months, *days, *nanos),
         Value::Uuid(v) => ScalarValue::FixedSizeBinary(16, Some(v.to_vec())),
+        Value::Point(_) => geometric(SqlType::Point, value),
+        Value::Box(_) => geometric(SqlType::Box, value),
     }
+}
+
+fn geometric(t: SqlType, value: &Value) -> ScalarValue {
+    array_of(t, std::slice::from_ref(value))
+        .ok()
+        .and_then(|array| ScalarValue::try_from_array(&array, 0).ok())
+        .expect("a value has its type's array, and that a scalar")
 }
 
 /// A timestamp of any unit as microseconds since the epoch; None if it is no timestamp or NULL.
@@ -109,6 +118,8 @@ pub fn type_name(value: &Value) -> &'static str {
         Value::TimestampTz(_) => "timestamp with time zone",
         Value::Interval(_) => "interval",
         Value::Uuid(_) => "uuid",
+        Value::Point(_) => "point",
+        Value::Box(_) => "box",
     }
 }
 

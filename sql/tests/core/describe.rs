@@ -1,7 +1,9 @@
 //! What prepared statements take and give.
 
 use super::{database, rows, run};
-use strandline::{Connection, Database, SqlState, SqlType, Started, TransactionStatus, Value};
+use strandline::{
+    BoxCorners, Connection, Database, Point, SqlState, SqlType, Started, TransactionStatus, Value,
+};
 
 use SqlType::{BigInt, Boolean, Bytea, Date, Double, Integer, SmallInt, Text, TimestampTz, Uuid};
 
@@ -228,6 +230,16 @@ fn values_keep_their_parameters_types() {
         (Bytea, Value::Bytea(vec![1, 2].into()), "BinaryView"),
         (Date, Value::Date(19_723), "Date32"),
         (Uuid, Value::Uuid([7; 16]), "FixedSizeBinary(16)"),
+        (
+            SqlType::Point,
+            Value::Point(Point::new([1.5, -0.0])),
+            "FixedSizeList(2 x Float64)",
+        ),
+        (
+            SqlType::Box,
+            Value::Box(BoxCorners::new([1.0, 2.0], [3.0, 0.5])),
+            "FixedSizeList(4 x Float64)",
+        ),
     ];
     for (t, value, arrow) in cases {
         let p = c

@@ -3,8 +3,8 @@
 use super::*;
 use std::sync::Arc;
 use strandline_base::{
-    ColumnId, CommitTs, Error, ErrorKind, Interval, Result, RowId, SqlType, Value, checksum,
-    rng::Rng,
+    BoxCorners, ColumnId, CommitTs, Error, ErrorKind, Interval, Point, Result, RowId, SqlType,
+    Value, checksum, rng::Rng,
 };
 use strandline_device::MemoryDevice;
 use strandline_storage::file::{DataFiles, OPEN_FILES_MAX, Tier};
@@ -29,6 +29,8 @@ pub(super) fn types() -> Vec<(ColumnId, SqlType)> {
         SqlType::Real,
         SqlType::Interval,
         SqlType::SmallInt,
+        SqlType::Point,
+        SqlType::Box,
     ];
     types
         .into_iter()
@@ -58,6 +60,8 @@ fn value(rng: &mut Rng, t: SqlType) -> Value {
             nanos: -(word as i64),
         }),
         SqlType::SmallInt => Value::SmallInt(word as i16),
+        SqlType::Point => Value::Point(Point::from_words([word, word << 9])),
+        SqlType::Box => Value::Box(BoxCorners::new([word as f64, -1.5], [0.1, shift as f64])),
         _ => Value::Bytea(vec![word as u8; rng.below(40) as usize].into()),
     }
 }
@@ -76,6 +80,8 @@ fn like(rng: &mut Rng, before: &Value) -> Value {
             _ => Value::Text(v.replacen('t', "ë", 1).into()),
         },
         Value::Bytea(v) => Value::Bytea([v, &[step as u8][..]].concat().into()),
+        Value::Point(v) => Value::Point(Point::new(v.coordinates().map(|c| c + 0.5))),
+        Value::Box(v) => Value::Box(BoxCorners::new(v.high(), v.low().map(|c| c - 1.0))),
         Value::Interval(v) => Value::Interval(Interval {
             nanos: v.nanos.wrapping_add(step),
             ..*v

@@ -19,7 +19,7 @@ const INTEGERS: u8 = 1;
 const REALS: u8 = 2;
 /// The same of doubles.
 const DOUBLES: u8 = 3;
-/// Text and bytea: the bytes between the prefix and the suffix shared with the value before.
+/// Text, bytea and boxes: the bytes between the prefix and the suffix shared with the value before.
 const BYTES: u8 = 4;
 /// Two words: as bytes.
 const WIDE: u8 = 5;
@@ -47,7 +47,7 @@ fn deltas(values: &[&Value]) -> Option<Vec<u8>> {
     let (form, deltas) = match valid.first()? {
         Value::Real(_) => (REALS, reals(&valid)?),
         Value::Double(_) => (DOUBLES, doubles(&valid)?),
-        Value::Text(_) | Value::Bytea(_) => (BYTES, strings(&valid)?),
+        Value::Text(_) | Value::Bytea(_) | Value::Box(_) => (BYTES, strings(&valid)?),
         _ => match integers(&valid) {
             Some(deltas) => (INTEGERS, deltas),
             None => (WIDE, wides(&valid)?),

@@ -63,6 +63,7 @@ fn values_bytes(values: &ColumnValues) -> usize {
     let heap = values.iter().map(|(_, value)| match value {
         Value::Text(text) => text.len(),
         Value::Bytea(bytes) => bytes.len(),
+        Value::Box(corners) => corners.as_bytes().len(),
         _ => 0,
     });
     values.capacity() * size_of::<(ColumnId, Value)>() + heap.sum::<usize>()

@@ -157,6 +157,8 @@ pub fn oid_of(sql_type: SqlType) -> (i32, i64) {
             (1700, (i64::from(precision) << 16 | i64::from(scale)) + 4)
         }
         SqlType::Uuid => (2950, -1),
+        SqlType::Point => (600, -1),
+        SqlType::Box => (603, -1),
     }
 }
 

@@ -76,13 +76,15 @@ pub(crate) fn is_assignable(from: &DataType, to: SqlType) -> bool {
     }
     match to {
         // Every type can be assigned to text; json takes text and checks it.
-        S::Text | S::Varchar(_) | S::Char(_) => !from.is_nested(),
+        S::Text | S::Varchar(_) | S::Char(_) => !from.is_nested() || types::is_geometric(from),
         S::Json => from.is_string() || from.is_null(),
         S::Boolean => matches!(from, DataType::Boolean | DataType::Null),
         S::SmallInt | S::Integer | S::BigInt | S::Real | S::Double | S::Numeric { .. } => {
             from.is_numeric() || from.is_null()
         }
         S::Bytea => from.is_binary() || from.is_null(),
+        S::Point => from.is_null() || *from == arrow_type(S::Point),
+        S::Box => from.is_null() || types::is_geometric(from),
         S::Uuid => matches!(from, DataType::FixedSizeBinary(16) | DataType::Null),
         S::Date => matches!(
             from,

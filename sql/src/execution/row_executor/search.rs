@@ -361,7 +361,10 @@ pub(super) fn order_of(
             return None;
         }
         let column = &scope.table.columns[ordered_position(scope, output, &by.expr)?];
-        if matches!(column.sql_type, SqlType::Char(_) | SqlType::Json) {
+        if matches!(
+            column.sql_type,
+            SqlType::Char(_) | SqlType::Json | SqlType::Point | SqlType::Box
+        ) {
             return None;
         }
         let descending = by.options.asc == Some(false);

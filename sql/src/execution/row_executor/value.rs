@@ -83,6 +83,7 @@ pub(super) fn is_of(value: &ScalarValue, known: SqlType) -> bool {
             SqlType::TimestampTz => matches!(value, S::TimestampMicrosecond(_, Some(_))),
             SqlType::Interval => matches!(value, S::IntervalMonthDayNano(_)),
             SqlType::Uuid => matches!(value, S::FixedSizeBinary(16, _)),
+            SqlType::Point | SqlType::Box => value.data_type() == arrow_type(known),
             SqlType::Json => false,
         }
 }
@@ -188,6 +189,11 @@ fn same(value: &ScalarValue, t: SqlType) -> Option<Value> {
         }),
         (SqlType::Uuid, S::FixedSizeBinary(16, Some(v))) => {
             Value::Uuid(v.as_slice().try_into().ok()?)
+        }
+        (SqlType::Point | SqlType::Box, S::FixedSizeList(_))
+            if value.data_type() == arrow_type(t) =>
+        {
+            value::from_scalar(value, t).ok()?
         }
         _ => return None,
     })
@@ -305,7 +311,13 @@ pub(super) fn is_integer(t: SqlType) -> bool {
 pub(super) fn is_key_type(t: SqlType) -> bool {
     !matches!(
         t,
-        SqlType::Char(_) | SqlType::Json | SqlType::Real | SqlType::Double | SqlType::Interval
+        SqlType::Char(_)
+            | SqlType::Json
+            | SqlType::Real
+            | SqlType::Double
+            | SqlType::Interval
+            | SqlType::Point
+            | SqlType::Box
     )
 }
 

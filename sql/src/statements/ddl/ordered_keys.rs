@@ -12,12 +12,15 @@ use strandline_engine::catalog::{KeyDef, KeyIndex, TableDef};
 /// The key with its index.
 ///
 /// # Errors
-/// 42704 if the key is to be ordered and has a column of a type without an order.
+/// 42704 if the key has a point or a box, or is to be ordered and has a column of a type without an
+/// order.
 pub fn with_index(context: &StatementContext, table: &TableDef, key: KeyDef) -> Result<KeyDef> {
     match table.key_index().or(context.key_index) {
         Some(index) => with_given(table, key, index),
         None => {
-            let index = of_columns(&types_of(table, &key));
+            let types = types_of(table, &key);
+            types.iter().copied().try_for_each(check_equality)?;
+            let index = of_columns(&types);
             Ok(key.with_index(index))
         }
     }
@@ -85,9 +88,11 @@ pub fn set_key_index(table: &mut TableDef, word: &str) -> Result<()> {
 }
 
 fn with_given(table: &TableDef, key: KeyDef, index: KeyIndex) -> Result<KeyDef> {
-    if index != KeyIndex::Hash {
-        types_of(table, &key).into_iter().try_for_each(check_type)?;
-    }
+    let check = match index {
+        KeyIndex::Hash => check_equality,
+        _ => check_type,
+    };
+    types_of(table, &key).into_iter().try_for_each(check)?;
     Ok(key.with_index(index))
 }
 
@@ -97,10 +102,18 @@ fn types_of(table: &TableDef, key: &KeyDef) -> Vec<SqlType> {
     columns.map(|column| column.sql_type).collect()
 }
 
+/// Refuses a type whose values have neither an order nor an equality.
+fn check_equality(sql_type: SqlType) -> Result<()> {
+    match sql_type {
+        SqlType::Point | SqlType::Box => check_type(sql_type),
+        _ => Ok(()),
+    }
+}
+
 /// Refuses a type whose values have no order.
 pub fn check_type(sql_type: SqlType) -> Result<()> {
     match sql_type {
-        SqlType::Json => Err(Error::invalid(
+        SqlType::Json | SqlType::Point | SqlType::Box => Err(Error::invalid(
             SqlState::UNDEFINED_OBJECT,
             format!(
                 "data type {sql_type} has no default operator class for access method \"btree\""

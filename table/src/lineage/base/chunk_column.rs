@@ -8,10 +8,9 @@ use arrow_array::{Array, ArrayRef};
 use std::ops::Range;
 use std::sync::Arc;
 use strandline_base::sync::OnceLock;
-use strandline_base::value_words::{Physical, physical};
 use strandline_base::{BLOCK_ROWS, Error, RANGE_ROWS, Result, SqlType, Value};
 use strandline_column::chunk::CheckedChunk;
-use strandline_column::types::value_at;
+use strandline_column::types::{is_of_any_length, value_at};
 use strandline_column::word_patches::WordPatches;
 use strandline_storage::file::data_file::DataFile;
 use strandline_storage::file::{Access, Extent};
@@ -82,7 +81,7 @@ impl ChunkColumn {
     /// Whether decoding is so cheap that scans decode the encoded bytes each time, rather than
     /// keep the decoded array: they then read less memory, and may patch the array in place.
     fn decodes_cheaply(&self) -> bool {
-        physical(self.stored.sql_type()) != Physical::Bytes
+        !is_of_any_length(self.stored.sql_type())
     }
 
     /// Whether the column is too large to be kept decoded as a whole: it is then read, decoded and

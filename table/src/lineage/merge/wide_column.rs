@@ -21,10 +21,9 @@ use arrow_array::{Array, ArrayRef, GenericByteViewArray};
 use arrow_schema::DataType;
 use std::sync::Arc;
 use strandline_base::cell::StorageColumn;
-use strandline_base::value_words::Physical;
 use strandline_base::{BLOCK_ROWS, Result};
 use strandline_column::chunk::{ChunkStream, encode_chunk};
-use strandline_column::types::arrow_type;
+use strandline_column::types::{arrow_type, is_of_any_length};
 use strandline_storage::file::Extent;
 use strandline_storage::file::data_file::DataFileWriter;
 
@@ -48,8 +47,7 @@ impl MergedColumn<'_> {
     pub fn write(&self, writer: &mut DataFileWriter) -> Result<Extent> {
         let (t, rows) = (self.spec.sql_type, self.snapshot.rows());
         let part = self.snapshot.part(0..rows);
-        if self.spec.physical != Physical::Bytes || part.stored_bytes(self.at) <= WIDE_BYTES as u64
-        {
+        if !is_of_any_length(t) || part.stored_bytes(self.at) <= WIDE_BYTES as u64 {
             let array = scrub(self.spec, part.column(self.at)?, self.meta, 0)?;
             let blob = writer.blob(|identity, out| encode_chunk(t, &array, identity, out));
             return Ok(blob?.0);

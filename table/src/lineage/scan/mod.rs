@@ -26,7 +26,7 @@ use strandline_base::value_words::Physical;
 use strandline_base::{BLOCK_ROWS, ColumnId, Result, SqlType, UPDATE_RANGES, UPDATE_ROWS};
 use strandline_column::buffer::{gather, patch, patch_words};
 use strandline_column::chunk::BlockBounds;
-use strandline_column::types::arrow_type;
+use strandline_column::types::{arrow_type, is_of_any_length};
 use strandline_column::word_patches::WordPatches;
 use strandline_storage::file::Access;
 use strandline_tail::insert_range::InsertRange;
@@ -449,7 +449,7 @@ impl RangePart<'_> {
             BaseBody::Chunks(chunks) => match chunks.column(column) {
                 Some(chunk) => {
                     let blocks = span.start / BLOCK_ROWS..span.end.div_ceil(BLOCK_ROWS);
-                    if self.is_past_pool && blocks.len() == 1 && spec.physical == Physical::Bytes {
+                    if self.is_past_pool && blocks.len() == 1 && is_of_any_length(spec.sql_type) {
                         let array = chunk.one_block(blocks.start, Access::Sequential)?;
                         return Ok((array, false));
                     }

@@ -273,7 +273,10 @@ impl<'a> Reading<'a> {
     fn first(&self, first: &First) -> Option<(Vec<OrderBy>, Option<usize>)> {
         let order = first.order.iter().map(|by| {
             let (column, t) = self.given(&by.column)?;
-            let is_known = !matches!(t, SqlType::Char(_) | SqlType::Json);
+            let is_known = !matches!(
+                t,
+                SqlType::Char(_) | SqlType::Json | SqlType::Point | SqlType::Box
+            );
             is_known.then_some(OrderBy {
                 column,
                 descending: by.descending,

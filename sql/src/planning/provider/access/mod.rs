@@ -277,8 +277,11 @@ fn keys_served(table: &TableDef) -> Vec<usize> {
     let is_hashed_by_value = |id: &ColumnId| {
         let column = table.column_by_id(*id);
         column.is_some_and(|column| {
-            use SqlType::{Double, Interval, Json, Real};
-            !matches!(column.sql_type, Json | Real | Double | Interval)
+            use SqlType::{Box, Double, Interval, Json, Point, Real};
+            !matches!(
+                column.sql_type,
+                Json | Real | Double | Interval | Point | Box
+            )
         })
     };
     let keys = table.keys.iter().enumerate();
