@@ -55,7 +55,8 @@ pub use scan::{
 pub use settings::{CacheSettings, ConflictPolicy, DbOptions, Settings, TxnOptions};
 pub use statement::{
     BulkInsert, CoveredColumns, Covering, Effect, EntryWatch, GoneEntries, IndexRows, LockWait,
-    Modify, NearestEntries, OnInvisibleDuplicate, PointTable, RowKeys, RowRules, RowView, Statement,
+    Modify, NearestEntries, OnInvisibleDuplicate, PointTable, RowKeys, RowRules, RowView,
+    Statement,
 };
 pub use store::{ColumnStatistics, TableStatistics};
 pub use transaction::{Savepoint, Transaction};
