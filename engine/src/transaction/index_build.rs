@@ -200,7 +200,9 @@ impl Transaction {
                     continue;
                 }
                 let store = self.db.store(table.storage)?;
-                check_method(table, def)?;
+                let parts = index_parts(table, def)?.into_iter();
+                let types: Vec<SqlType> = parts.map(|(_, sql_type)| sql_type).collect();
+                check_method(def, &types)?;
                 let expressions = self.db.settings.expressions.as_deref();
                 let index = StoredIndex::secondary(table, def, &store, expressions)?;
                 if def.state == IndexState::Valid {

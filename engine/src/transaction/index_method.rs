@@ -1,23 +1,21 @@
 //! The access methods that an index of CREATE INDEX can have: by the order of its keys, or an R-tree
 //! over one point or box, on pages.
 
-use super::index_build::index_parts;
-use crate::catalog::TableDef;
 use crate::catalog::index::{IndexDef, IndexMethod, IndexStorage};
 use strandline_base::{Error, Result, SqlState, SqlType};
 
 /// The name of the R-tree in statements and messages.
 const RTREE: &str = "rtree";
 
-/// Refuses a definition that no access method can serve. `table` has its columns.
+/// Refuses a definition that no access method can serve. Its parts have these types.
 ///
 /// # Errors
 /// 0A000 for an index by hash, and for an R-tree that is unique, has several parts, an order or
 /// INCLUDE; 42704 for one over another type than point and box; 22023 for one that is not on pages.
-pub(super) fn check_method(table: &TableDef, def: &IndexDef) -> Result<()> {
+pub(super) fn check_method(def: &IndexDef, types: &[SqlType]) -> Result<()> {
     match def.method {
         IndexMethod::Ordered => Ok(()),
-        IndexMethod::Spatial => check_rtree(table, def),
+        IndexMethod::Spatial => check_rtree(def, types),
         IndexMethod::Hash => Err(
             Error::unsupported("secondary indexes by hash are not supported")
                 .with_hint("An index of the default method (btree) serves the same queries."),
@@ -25,7 +23,7 @@ pub(super) fn check_method(table: &TableDef, def: &IndexDef) -> Result<()> {
     }
 }
 
-fn check_rtree(table: &TableDef, def: &IndexDef) -> Result<()> {
+fn check_rtree(def: &IndexDef, types: &[SqlType]) -> Result<()> {
     let has_order = def.parts.iter().any(|part| part.descending);
     let has_nulls = def.parts.iter().any(|part| part.nulls_first);
     let refused = [
@@ -40,8 +38,7 @@ fn check_rtree(table: &TableDef, def: &IndexDef) -> Result<()> {
             "An R-tree finds points and boxes by position; its entries have no order.",
         ));
     }
-    let types = index_parts(table, def)?.into_iter();
-    check_types(&types.map(|(_, sql_type)| sql_type).collect::<Vec<_>>())?;
+    check_types(types)?;
     if def.storage == IndexStorage::Pages {
         return Ok(());
     }
