@@ -2,8 +2,8 @@
 //! \[Hellerstein, Naughton and Pfeffer, *GiST*, VLDB 1995; Kornacker, Mohan and Hellerstein, SIGMOD
 //! 1997; Indirection §4\] on the pages of a file.
 //!
-//! A key is a point or a box: one value, or the coordinates (x, y) of a point or (x, y, x, y) of two
-//! opposite corners, of double precision. An entry has a box and a row's number, which never
+//! A key is a point or a box: one value, or the coordinates (x, y) of a point or (x, y, x, y) of
+//! two opposite corners, of double precision. An entry has a box and a row's number, which never
 //! changes. It is a hint that the row's versions prove, as an entry of the B-tree on pages is one
 //! (`search_tree`): retired entries, sweeps, and the estimated number of entries after opening are
 //! the same.

@@ -356,8 +356,8 @@ impl Recovery {
             };
             for def in &table.indexes {
                 let built = set_aside::contained(|| {
-                    // An index that is being built is about to be removed, and nobody reads that of a
-                    // table that cannot be restored: an ordered one in memory stands in.
+                    // An index that is being built is about to be removed, and nobody reads that
+                    // of a table that cannot be restored: an ordered one in memory stands in.
                     if def.state != IndexState::Valid || store.check_restored().is_err() {
                         let def = IndexDef {
                             method: IndexMethod::Ordered,

@@ -1,12 +1,13 @@
 //! Reading by an index over points or boxes: rows whose box fulfils a condition, and rows by their
 //! distance from a point.
 //!
-//! An entry leads to a row that has, or had, its box: both reads give candidates, and a row may come
-//! several times, under boxes that it had at different times. Two ways to read are right:
+//! An entry leads to a row that has, or had, its box: both reads give candidates, and a row may
+//! come several times, under boxes that it had at different times. Two ways to read are right:
 //! * By a condition: gather candidates, sort and dedup them, fetch the visible versions
 //!   ([`RowView::fetch`]), and apply the whole filter again.
-//! * By distance: fetch chunk by chunk with the key's columns, and keep a row only if the key of its
-//!   visible version, by [`RowKeys`], is the entry's. So each row comes once, at its own distance.
+//! * By distance: fetch chunk by chunk with the key's columns, and keep a row only if the key of
+//!   its visible version, by [`RowKeys`], is the entry's. So each row comes once, at its own
+//!   distance.
 //!
 //! A row whose key is NULL has no entry. No condition holds for it. Its distance is NULL, so a
 //! reader of all rows by distance gets it, after the others, from a scan.

@@ -1,5 +1,5 @@
-//! The access methods that an index of CREATE INDEX can have: by the order of its keys, or an R-tree
-//! over one point or box, on pages.
+//! The access methods that an index of CREATE INDEX can have: by the order of its keys, or an
+//! R-tree over one point or box, on pages.
 
 use crate::catalog::index::{IndexDef, IndexMethod, IndexStorage};
 use strandline_base::{Error, Result, SqlState, SqlType};
