@@ -134,10 +134,10 @@ fn a_sweep_leaves_one_entry_for_each_row() {
     // Entries of updates before an opening are compared with their rows, and swept.
     move_all(&db, 7.0);
     assert_eq!(entries(&db, "t_p"), 400);
-    db.close().expect("close");
     drop(db);
     let db = open(device, &wall).expect("open");
     assert_places_sound(&db, "opened");
+    assert_eq!(entries(&db, "t_p"), 400);
     settle(&db);
     assert_eq!(entries(&db, "t_p"), 200);
 }
