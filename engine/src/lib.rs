@@ -55,7 +55,8 @@ pub use scan::{
 pub use settings::{CacheSettings, ConflictPolicy, DbOptions, Settings, TxnOptions};
 pub use statement::{
     BulkInsert, CoveredColumns, Covering, Effect, EntryWatch, GoneEntries, IndexRows, LockWait,
-    Modify, OnInvisibleDuplicate, PointTable, RowKeys, RowRules, RowView, Statement,
+    Modify, NearestEntries, OnInvisibleDuplicate, PointTable, RowKeys, RowRules, RowView,
+    Statement,
 };
 pub use store::{ColumnStatistics, TableStatistics};
 pub use transaction::{Savepoint, Transaction};
@@ -65,7 +66,9 @@ pub use strandline_base::{
     SqlState, SqlType, StorageId, SystemClock, TableId, Value,
 };
 pub use strandline_device::{Device, Tier, TieredDevice};
-pub use strandline_index::{Direction, KeyBytes, KeyRange, OrderedKeys, PartOrder};
+pub use strandline_index::{
+    Direction, KeyBytes, KeyRange, OrderedKeys, PartOrder, Rect, SpatialIndex, SpatialQuery,
+};
 pub use strandline_storage::block_cache::{
     Admission as BlockCacheAdmission, Stats as BlockCacheStats,
 };

@@ -332,8 +332,8 @@ pub struct Neighbour {
 }
 
 /// Goes over entries by their distance from a point, ascending. It returns the entries that
-/// [`Cursor`] returns.
-pub trait NearestCursor {
+/// [`Cursor`] returns. It shares the index, so that a reader can keep it between its requests.
+pub trait NearestCursor: Send {
     /// The next entry; None at the end.
     fn next(&mut self) -> Result<Option<Neighbour>>;
 }
@@ -346,5 +346,5 @@ pub trait SpatialMethod: AccessMethod {
     fn search(&self, query: &SpatialQuery) -> Result<Box<dyn Cursor + '_>>;
 
     /// Goes over all entries, those nearest to a point first.
-    fn nearest(&self, point: [f64; 2]) -> Result<Box<dyn NearestCursor + '_>>;
+    fn nearest(&self, point: [f64; 2]) -> Result<Box<dyn NearestCursor>>;
 }

@@ -2,10 +2,11 @@
 //! \[Hellerstein, Naughton and Pfeffer, *GiST*, VLDB 1995; Kornacker, Mohan and Hellerstein, SIGMOD
 //! 1997; Indirection §4\] on the pages of a file.
 //!
-//! A key is a point (x, y), or a box by two opposite corners (x, y, x, y), of double precision. An
-//! entry has a box and a row's number, which never changes. It is a hint that the row's versions
-//! prove, as an entry of the B-tree on pages is one (`search_tree`): retired entries, sweeps, and
-//! the estimated number of entries after opening are the same.
+//! A key is a point or a box: one value, or the coordinates (x, y) of a point or (x, y, x, y) of
+//! two opposite corners, of double precision. An entry has a box and a row's number, which never
+//! changes. It is a hint that the row's versions prove, as an entry of the B-tree on pages is one
+//! (`search_tree`): retired entries, sweeps, and the estimated number of entries after opening are
+//! the same.
 //!
 //! Why it is no kind of `search_tree`'s tree: that tree finds and verifies a node by two fences of
 //! ordered bytes. Boxes have no order, a box may be below several children, and a bound changes
@@ -75,7 +76,7 @@ impl SpatialIndexSettings {
 
 /// The index over boxes on a page file; see the module's documentation.
 pub struct SpatialIndex {
-    tree: Tree,
+    tree: Arc<Tree>,
     memory: Arc<Counter>,
 }
 
@@ -123,7 +124,7 @@ impl SpatialIndex {
             memory,
         } = settings;
         Ok(Self {
-            tree: Tree::new(store, file, node_bytes, oldest_snapshot)?,
+            tree: Arc::new(Tree::new(store, file, node_bytes, oldest_snapshot)?),
             memory,
         })
     }
@@ -147,9 +148,12 @@ impl SpatialIndex {
     }
 }
 
-/// The box of a key's values; None if they are not two or four numbers of double precision.
+/// The box of a key's values; None if they are no point, no box, and not two or four numbers of
+/// double precision.
 fn rect_of_values(key: &[Value]) -> Option<Rect> {
     match key {
+        [Value::Point(point)] => Some(Rect::point(point.coordinates())),
+        [Value::Box(corners)] => Some(Rect::new(corners.high(), corners.low())),
         [Value::Double(x), Value::Double(y)] => Some(Rect::point([*x, *y])),
         [
             Value::Double(ax),
@@ -182,8 +186,8 @@ fn rect_of_key(key: &KeyBytes) -> Result<Rect> {
     };
     rect.ok_or_else(|| {
         Error::internal(
-            "a spatial index was given a key that is no box: its values must be two or four \
-             numbers of double precision",
+            "a spatial index was given a key that is no box: its value must be a point or a box, \
+             or two or four numbers of double precision",
         )
     })
 }
@@ -264,8 +268,8 @@ impl SpatialMethod for SpatialIndex {
         Ok(Box::new(ConditionCursor::new(&self.tree, *query)))
     }
 
-    fn nearest(&self, point: [f64; 2]) -> Result<Box<dyn NearestCursor + '_>> {
-        Ok(Box::new(DistanceCursor::new(&self.tree, point)))
+    fn nearest(&self, point: [f64; 2]) -> Result<Box<dyn NearestCursor>> {
+        Ok(Box::new(DistanceCursor::new(self.tree.clone(), point)))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::store::{Store, StoredIndex, TableStore, VersionBounds, find_readable_
 use crate::transaction::index_build::{index_parts, key_text};
 use std::collections::HashSet;
 use strandline_base::{RANGE_ROWS, Result, RowId, Value};
-use strandline_index::{Direction, KeyBytes, KeyRange};
+use strandline_index::{Cursor, KeyBytes};
 use strandline_txn::StartWord;
 
 /// An index under check.
@@ -52,6 +52,15 @@ pub(super) fn check_indexes(
     Ok(())
 }
 
+/// Entries that have been gathered and sorted, as many bytes as the expected ones.
+struct Sorted(std::vec::IntoIter<(KeyBytes, RowId)>);
+
+impl Cursor for Sorted {
+    fn next(&mut self) -> Result<Option<(KeyBytes, RowId)>> {
+        Ok(self.0.next())
+    }
+}
+
 impl Check<'_> {
     /// The entries of all visible rows, in order.
     fn expected(&self) -> Result<Vec<(KeyBytes, RowId)>> {
@@ -78,10 +87,23 @@ impl Check<'_> {
         }))
     }
 
+    /// All entries in order.
+    fn entries(&self) -> Result<Box<dyn Cursor + '_>> {
+        let mut entries = self.index.entries()?;
+        if self.index.is_ordered() {
+            return Ok(entries);
+        }
+        let mut all = Vec::new();
+        while let Some(entry) = entries.next()? {
+            all.push(entry);
+        }
+        all.sort_unstable();
+        Ok(Box::new(Sorted(all.into_iter())))
+    }
+
     fn compare(&self, expected: &[(KeyBytes, RowId)], damage: &mut Vec<String>) -> Result<()> {
         let mut rows = expected.iter().peekable();
-        let all = KeyRange::default();
-        let mut entries = self.index.index.cursor(&all, Direction::Forward)?;
+        let mut entries = self.entries()?;
         loop {
             let entry = entries.next()?;
             let is_before =

@@ -158,6 +158,8 @@ pub enum IndexMethod {
     Ordered,
     /// by their hashes (`hash`)
     Hash,
+    /// by the position of points or boxes (`rtree`); on pages
+    Spatial,
 }
 
 impl IndexMethod {
@@ -166,6 +168,7 @@ impl IndexMethod {
         match self {
             Self::Ordered => "ordered",
             Self::Hash => "hash",
+            Self::Spatial => "spatial",
         }
     }
 }

@@ -49,7 +49,8 @@ use strandline_base::sync::{AtomicBool, AtomicU32, Mutex, Ordering};
 use strandline_base::{CommitTs, Error, ErrorKind, Result, SqlState, StorageId};
 use strandline_device::Device;
 use strandline_index::{
-    AccessMethod, FdIndexSettings, PagedIndex, PagedIndexSettings, PartOrder, TreeFigures,
+    AccessMethod, FdIndexSettings, PagedIndex, PagedIndexSettings, PartOrder, SpatialIndex,
+    SpatialIndexSettings, TreeFigures,
 };
 use strandline_storage::level_blocks::BlockQueue;
 use strandline_storage::pages::{PageFileId, PageSettings, PageStore, Redo};
@@ -110,6 +111,14 @@ impl Files {
         held.filter_map(|(file, uses)| Some((*file, uses.levels.upgrade()?)))
             .collect()
     }
+}
+
+/// The keys of an index in a file.
+pub(crate) enum FileKeys {
+    /// ordered by these parts
+    Ordered(Vec<PartOrder>),
+    /// points or boxes; on pages
+    Boxes,
 }
 
 /// The entries of an index in a file, and the use of this file.
@@ -412,12 +421,8 @@ impl IndexFiles {
     ///
     /// # Errors
     /// Those of the device and of the log: 53100 on a full disk; 53200 for more indexes in levels
-    /// than memory allows; XX000 for an index in memory.
-    pub fn create(
-        self: &Arc<Self>,
-        storage: IndexStorage,
-        parts: Vec<PartOrder>,
-    ) -> Result<FileEntries> {
+    /// than memory allows; XX000 for an index in memory, and for one of boxes in levels.
+    pub fn create(self: &Arc<Self>, storage: IndexStorage, keys: FileKeys) -> Result<FileEntries> {
         let head_bytes = match storage {
             IndexStorage::Levels => self.new_head_bytes()?,
             IndexStorage::Memory | IndexStorage::Pages => 0,
@@ -431,13 +436,19 @@ impl IndexFiles {
             .ok_or_else(|| Error::internal("an index in memory has no file"))?;
         // From the first moment on it is in use: a checkpoint removes the others.
         let mut held = self.hold(file);
-        match file {
-            IndexFile::Pages(id) => {
+        match (file, keys) {
+            (IndexFile::Pages(id), FileKeys::Ordered(parts)) => {
                 let settings = self.page_settings(parts);
                 let index = PagedIndex::create(self.pages.clone(), id, settings)?;
                 Ok((Arc::new(index), held))
             }
-            IndexFile::Levels(id) => {
+            (IndexFile::Pages(id), FileKeys::Boxes) => {
+                let settings = self.spatial_settings();
+                let index = SpatialIndex::create(self.pages.clone(), id, settings)?;
+                Ok((Arc::new(index), held))
+            }
+            (IndexFile::Levels(_), FileKeys::Boxes) => Err(boxes_in_levels()),
+            (IndexFile::Levels(id), FileKeys::Ordered(parts)) => {
                 let settings = self.level_settings(parts, head_bytes);
                 let index = LevelIndex::create(self.level_device(), &self.log, id, settings)?;
                 Ok((self.use_levels(&mut held, index), held))
@@ -450,19 +461,23 @@ impl IndexFiles {
     ///
     /// # Errors
     /// XX001 if it is damaged; the failure that has closed the file.
-    pub fn open_index(
-        self: &Arc<Self>,
-        file: IndexFile,
-        parts: Vec<PartOrder>,
-    ) -> Result<FileEntries> {
-        match file {
-            IndexFile::Pages(id) => {
-                self.pages.check_usable(id)?;
+    pub fn open_index(self: &Arc<Self>, file: IndexFile, keys: FileKeys) -> Result<FileEntries> {
+        if let IndexFile::Pages(id) = file {
+            self.pages.check_usable(id)?;
+        }
+        match (file, keys) {
+            (IndexFile::Pages(id), FileKeys::Ordered(parts)) => {
                 let settings = self.page_settings(parts);
                 let index = PagedIndex::open(self.pages.clone(), id, settings)?;
                 Ok((Arc::new(index), self.hold(file)))
             }
-            IndexFile::Levels(id) => {
+            (IndexFile::Pages(id), FileKeys::Boxes) => {
+                let settings = self.spatial_settings();
+                let index = SpatialIndex::open(self.pages.clone(), id, settings)?;
+                Ok((Arc::new(index), self.hold(file)))
+            }
+            (IndexFile::Levels(_), FileKeys::Boxes) => Err(boxes_in_levels()),
+            (IndexFile::Levels(id), FileKeys::Ordered(parts)) => {
                 let settings = self.level_settings(parts, self.opened_head_bytes());
                 let wanted = self.wanted.lock().of(id.0);
                 let index =
@@ -478,6 +493,14 @@ impl IndexFiles {
         PagedIndexSettings {
             memory: self.taken_bytes.clone(),
             ..PagedIndexSettings::new(parts, Arc::new(move || txns.oldest_snapshot()))
+        }
+    }
+
+    fn spatial_settings(&self) -> SpatialIndexSettings {
+        let txns = self.txns.clone();
+        SpatialIndexSettings {
+            memory: self.taken_bytes.clone(),
+            ..SpatialIndexSettings::new(Arc::new(move || txns.oldest_snapshot()))
         }
     }
 
@@ -670,6 +693,11 @@ fn missing_part(file: IndexFile, names: &[String]) -> Option<Error> {
     let part = file.names().find(|part| !names.contains(part))?;
     let what = format!("file \"{part}\" does not exist");
     Some(Error::invalid(SqlState::UNDEFINED_FILE, what))
+}
+
+#[cold]
+fn boxes_in_levels() -> Error {
+    Error::internal("an index over points or boxes is on pages, not in levels")
 }
 
 #[cfg(all(test, not(shuttle)))]

@@ -17,6 +17,7 @@
 //! The work is divided. A *part* is the entries of some ranges: 16 bytes each, gathered in a walk
 //! over the whole index, so that they take a 32nd of `memory_bytes`. A *turn* reads entries of a
 //! walk, or compares a part that has been gathered, up to `Settings::comparison_turn_entries`.
+//! A walk over points or boxes has no order to go on in, so it is one turn.
 //! Checkpoints run between turns. Keys are compared by 64-bit hashes.
 //!
 //! Entries may be swept between the turns of a walk. A row of which entries were removed has been
@@ -151,11 +152,17 @@ impl Db {
             Walk::From(from) => from.clone(),
             Walk::Done => return Ok(0),
         };
-        let range = KeyRange { from, before: None };
-        let mut cursor = index.index.cursor(&range, Direction::Forward)?;
+        let can_resume = index.is_ordered();
+        let mut cursor = match can_resume {
+            true => {
+                let range = KeyRange { from, before: None };
+                index.index.cursor(&range, Direction::Forward)?
+            }
+            false => index.entries()?,
+        };
         let (mut read, mut last) = (0_usize, None);
         while let Some((key, row)) = cursor.next()? {
-            if read >= at_most && last.as_ref() != Some(&key) {
+            if can_resume && read >= at_most && last.as_ref() != Some(&key) {
                 comparison.walk = Walk::From(Some(key));
                 return Ok(read);
             }
@@ -165,7 +172,7 @@ impl Db {
                 comparison.entries.push((row, hash(&key)));
             }
             read += 1;
-            if read >= at_most {
+            if can_resume && read >= at_most {
                 last = Some(key);
             }
             if read.is_multiple_of(CHECKED_ENTRIES)

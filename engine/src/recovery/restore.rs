@@ -10,7 +10,7 @@ use super::page_records::PageRecords;
 use super::parallel::in_parallel;
 use super::progress::RecoveryProgress;
 use crate::catalog::TableDef;
-use crate::catalog::index::{IndexDef, IndexState, IndexStorage};
+use crate::catalog::index::{IndexDef, IndexMethod, IndexState, IndexStorage};
 use crate::catalog::index_file::IndexFile;
 use crate::db::set_aside::Work;
 use crate::db::{RecoveryReport, Restored};
@@ -356,9 +356,11 @@ impl Recovery {
             };
             for def in &table.indexes {
                 let built = set_aside::contained(|| {
-                    // An index that is being built is about to be removed.
+                    // An index that is being built is about to be removed, and nobody reads that
+                    // of a table that cannot be restored: an ordered one in memory stands in.
                     if def.state != IndexState::Valid || store.check_restored().is_err() {
                         let def = IndexDef {
+                            method: IndexMethod::Ordered,
                             storage: IndexStorage::Memory,
                             ..IndexDef::clone(def)
                         };

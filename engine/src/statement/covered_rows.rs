@@ -34,7 +34,7 @@
 use super::Statement;
 use super::index_rows::{Fetch, RowView};
 use crate::catalog::TableDef;
-use crate::catalog::index::{IndexDef, IndexId, IndexValue};
+use crate::catalog::index::{IndexDef, IndexId, IndexMethod, IndexValue};
 use crate::store::moved_rows::Settled;
 use crate::store::{StoredIndex, readable_index};
 use arrow_array::RecordBatch;
@@ -70,6 +70,9 @@ pub struct Covering<'a> {
 impl CoveredColumns {
     /// None: an entry of `index` does not have all of `columns`.
     pub fn of(table: &TableDef, index: &IndexDef, columns: &[ColumnId]) -> Option<Self> {
+        if index.method != IndexMethod::Ordered {
+            return None;
+        }
         let mut places = vec![None; index.parts.len()];
         for (at, id) in columns.iter().enumerate() {
             let part = index.parts.iter().position(

@@ -14,6 +14,7 @@ mod point;
 mod point_table;
 mod row_locks;
 mod search;
+mod spatial_rows;
 mod write;
 mod write_target;
 
@@ -24,6 +25,7 @@ pub use foreign_keys::RowRules;
 pub use index_rows::{IndexRows, RowKeys, RowView};
 pub use point_table::{Effect, Modify, PointTable};
 pub use row_locks::LockWait;
+pub use spatial_rows::NearestEntries;
 
 use crate::catalog::TableDef;
 use crate::store::merged_bases::BaseOnlyRanges;

@@ -3,7 +3,8 @@
 //!
 //! An entry leads from a key to a row that has, or had, this key: readers look at the row. A hash
 //! index of a constraint has no entry for a key with a NULL, unless NULLs are equal; an ordered
-//! index has. A partial index has entries of the rows that fulfil its condition.
+//! index has. An index of points or boxes has none: no search by position finds NULL. A partial
+//! index has entries of the rows that fulfil its condition.
 //!
 //! Invariants:
 //! 1. A valid index has an entry for every version that is visible at its `complete_since` or later
@@ -56,7 +57,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use strandline_base::sync::{AtomicBool, Ordering};
 use strandline_base::{ColumnId, CommitTs, Error, Result, RowId, Value};
-use strandline_index::{AccessMethod, KeyBytes, KeyRange, OrderedKeys, TreeFigures, is_same_key};
+use strandline_index::{
+    AccessMethod, Cursor, Direction, KeyBytes, KeyRange, OrderedKeys, SpatialQuery, TreeFigures,
+    is_same_key,
+};
 use strandline_txn::Visibility;
 
 /// One index of a storage.
@@ -91,7 +95,15 @@ struct Secondary {
     id: IndexId,
     /// None: the values of its columns
     key: Option<KeyOfRow>,
-    order: Ordered,
+    order: SecondaryOrder,
+}
+
+/// The order of a secondary index's entries.
+enum SecondaryOrder {
+    /// by their keys
+    ByKey(Ordered),
+    /// none: the keys are points or boxes
+    None(MovedRows),
 }
 
 /// The part that only ordered indexes have.
@@ -173,6 +185,17 @@ impl StoredIndex {
         Ok(())
     }
 
+    /// All entries: in the order of their keys, if they have one.
+    ///
+    /// # Errors
+    /// Those of the device; XX000 of a hash index.
+    pub(crate) fn entries(&self) -> Result<Box<dyn Cursor + '_>> {
+        match self.index.spatial() {
+            Some(boxes) => boxes.search(&SpatialQuery::All),
+            None => self.index.cursor(&KeyRange::default(), Direction::Forward),
+        }
+    }
+
     /// The number of its definition; None: it is a constraint's.
     pub fn id(&self) -> Option<IndexId> {
         self.as_secondary().map(|secondary| secondary.id)
@@ -186,7 +209,10 @@ impl StoredIndex {
     fn order(&self) -> Option<&Ordered> {
         match &self.kind {
             Kind::Constraint(order) => order.as_deref(),
-            Kind::Secondary(secondary) => Some(&secondary.order),
+            Kind::Secondary(secondary) => match &secondary.order {
+                SecondaryOrder::ByKey(order) => Some(order),
+                SecondaryOrder::None(_) => None,
+            },
         }
     }
 
@@ -210,7 +236,8 @@ impl StoredIndex {
         self.is_unique
     }
 
-    /// The keys of an ordered index whose leading parts have these values; None: a hash index.
+    /// The keys of an ordered index whose leading parts have these values; None: its entries have
+    /// no order.
     pub(crate) fn prefix(&self, leading: &[Value]) -> Option<KeyRange> {
         Some(self.order()?.keys.prefix(leading))
     }
@@ -335,12 +362,17 @@ impl StoredIndex {
         }
     }
 
-    /// An ordered index's rows that may have several entries; None: it is a hash index.
+    /// An index's rows that may have several entries; None: it is a hash index.
     pub(crate) fn moved_rows(&self) -> Option<&MovedRows> {
+        if let Kind::Secondary(secondary) = &self.kind
+            && let SecondaryOrder::None(moved_rows) = &secondary.order
+        {
+            return Some(moved_rows);
+        }
         Some(&self.order()?.moved_rows)
     }
 
-    /// An ordered index's runs of dead entries; None: it is a hash index.
+    /// An ordered index's runs of dead entries; None: its entries have no order.
     pub(crate) fn dead_runs(&self) -> Option<&DeadRuns> {
         Some(&self.order()?.dead_runs)
     }
@@ -352,7 +384,7 @@ impl StoredIndex {
         Some(&order?.hints)
     }
 
-    /// The encoder of an ordered index's keys; None: it is a hash index.
+    /// The encoder of an ordered index's keys; None: its entries have no order.
     pub(crate) fn ordered_keys(&self) -> Option<&OrderedKeys> {
         Some(&self.order()?.keys)
     }

@@ -25,7 +25,8 @@
 //!    versions that were superseded before may have been gone.
 
 use super::Transaction;
-use crate::catalog::index::{IndexDef, IndexId, IndexMethod, IndexState, IndexValue};
+use super::index_method::check_method;
+use crate::catalog::index::{IndexDef, IndexId, IndexState, IndexValue};
 use crate::catalog::{Catalog, TableDef, column_of};
 use crate::db::Db;
 use crate::db::index_builds::BuildPhase;
@@ -199,7 +200,9 @@ impl Transaction {
                     continue;
                 }
                 let store = self.db.store(table.storage)?;
-                check_method(def)?;
+                let parts = index_parts(table, def)?.into_iter();
+                let types: Vec<SqlType> = parts.map(|(_, sql_type)| sql_type).collect();
+                check_method(def, &types)?;
                 let expressions = self.db.settings.expressions.as_deref();
                 let index = StoredIndex::secondary(table, def, &store, expressions)?;
                 if def.state == IndexState::Valid {
@@ -323,16 +326,6 @@ fn remove_index(catalog: &mut Catalog, table: TableId, index: IndexId) {
         && table.index(index).is_some()
     {
         Arc::make_mut(table).indexes.retain(|def| def.id != index);
-    }
-}
-
-fn check_method(def: &IndexDef) -> Result<()> {
-    match def.method {
-        IndexMethod::Ordered => Ok(()),
-        IndexMethod::Hash => Err(
-            Error::unsupported("secondary indexes by hash are not supported")
-                .with_hint("An index of the default method (btree) serves the same queries."),
-        ),
     }
 }
 

@@ -44,6 +44,7 @@ mod definitions;
 mod footprint;
 mod hints;
 pub(crate) mod index_build;
+mod index_method;
 mod lists;
 mod rare_work;
 mod read_set;

@@ -51,7 +51,7 @@ impl Tree {
 
     /// A node whose children are what it says. Writers wait, so that a node and its children are
     /// those of one moment.
-    fn checked(&self, search: &mut Search<'_>, visit: &Visit) -> Result<(Node, Option<Visit>)> {
+    fn checked(&self, search: &mut Search<&Self>, visit: &Visit) -> Result<(Node, Option<Visit>)> {
         let _others_wait = self.writers.lock();
         let (node, right) = search.visit(visit, Access::Sequential)?;
         if node.is_gone {

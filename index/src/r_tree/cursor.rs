@@ -18,6 +18,7 @@ use crate::access_method::{Cursor, KeyBytes, NearestCursor, Neighbour};
 use crate::rect::{Rect, SpatialQuery};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 use strandline_base::{Result, RowId};
 use strandline_storage::pages::{Access, PageNumber};
 
@@ -29,7 +30,7 @@ const WINDOW_MAX: usize = 128;
 /// A cursor over the entries that fulfil a condition.
 pub(super) struct ConditionCursor<'a> {
     tree: &'a Tree,
-    search: Search<'a>,
+    search: Search<&'a Tree>,
     query: SpatialQuery,
     visits: Vec<Visit>,
     /// entries that have not been returned yet
@@ -117,8 +118,8 @@ impl Cursor for ConditionCursor<'_> {
 }
 
 /// A cursor over all entries by their distance from a point.
-pub(super) struct DistanceCursor<'a> {
-    search: Search<'a>,
+pub(super) struct DistanceCursor {
+    search: Search<Arc<Tree>>,
     point: [f64; 2],
     heap: BinaryHeap<Reverse<Near>>,
 }
@@ -168,9 +169,9 @@ impl PartialEq for Near {
 
 impl Eq for Near {}
 
-impl<'a> DistanceCursor<'a> {
+impl DistanceCursor {
     /// A cursor over all entries, those nearest to `point` first.
-    pub fn new(tree: &'a Tree, point: [f64; 2]) -> Self {
+    pub fn new(tree: Arc<Tree>, point: [f64; 2]) -> Self {
         let root = Near {
             distance: 0.0,
             place: Place::Node(Visit::ROOT),
@@ -214,7 +215,7 @@ impl<'a> DistanceCursor<'a> {
     }
 }
 
-impl NearestCursor for DistanceCursor<'_> {
+impl NearestCursor for DistanceCursor {
     fn next(&mut self) -> Result<Option<Neighbour>> {
         while let Some(Reverse(Near { distance, place })) = self.heap.pop() {
             match place {

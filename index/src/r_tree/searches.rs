@@ -7,6 +7,7 @@
 //! ended. Pages that wait when the database is closed stay unused until REINDEX.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use strandline_base::sync::Mutex;
 use strandline_storage::pages::PageNumber;
 
@@ -24,19 +25,19 @@ struct State {
 }
 
 /// A search that runs.
-pub(super) struct Running<'a> {
-    searches: &'a Searches,
+pub(super) struct Running {
+    searches: Arc<Searches>,
     epoch: u64,
 }
 
 impl Searches {
     /// A search begins; it has not read a page yet.
-    pub fn begin(&self) -> Running<'_> {
+    pub fn begin(self: &Arc<Self>) -> Running {
         let mut state = self.0.lock();
         let epoch = state.epoch;
         *state.running.entry(epoch).or_default() += 1;
         Running {
-            searches: self,
+            searches: self.clone(),
             epoch,
         }
     }
@@ -60,7 +61,7 @@ impl Searches {
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for Running {
     fn drop(&mut self) {
         let mut state = self.searches.0.lock();
         if let Some(searches) = state.running.get_mut(&self.epoch) {
@@ -78,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_page_waits_for_the_searches_that_began_before_its_removal() {
-        let searches = Searches::default();
+        let searches = Arc::new(Searches::default());
         let page = |no| [PageNumber(no)];
         assert_eq!(searches.end_epoch(&page(1)), page(1), "nothing runs");
         let (first, second) = (searches.begin(), searches.begin());

@@ -13,6 +13,7 @@ use crate::tree_pages::tests::*;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use strandline_base::rng::Rng;
+use strandline_base::{BoxCorners, Point};
 use support::*;
 
 /// Entries, and since when they are retired.
@@ -194,7 +195,19 @@ fn keys_are_points_or_boxes() {
         index.find(&numbers(&[1.0, 0.0])).expect("read"),
         Lookup::One(RowId(3))
     );
-    for wrong in [vec![], numbers(&[1.0; 3]), vec![Value::Null, Value::Null]] {
+    // One value is the key of its coordinates.
+    let value = Value::Point(Point::new([1.0, -0.0]));
+    assert_eq!(index.encode(&[value]), point);
+    let corners = BoxCorners::new([-2.0, 7.0], [3.0, 5.0]);
+    let of_corners = index.encode(&numbers(&[3.0, 5.0, -2.0, 7.0]));
+    assert_eq!(index.encode(&[Value::Box(corners)]), of_corners);
+    for wrong in [
+        vec![],
+        numbers(&[1.0; 3]),
+        vec![Value::Null],
+        vec![Value::Null, Value::Null],
+        vec![Value::Double(1.0)],
+    ] {
         let key = index.encode(&wrong);
         let error = index.add(&key, RowId(1)).expect_err("no box");
         assert!(error.message().contains("two or four"), "{error}");

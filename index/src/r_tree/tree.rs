@@ -48,6 +48,7 @@ use super::searches::{Running, Searches};
 use crate::access_method::OldestSnapshot;
 use crate::tree_pages::{Count, ROOT, damaged};
 use std::collections::HashSet;
+use std::ops::Deref;
 use strandline_base::sync::{Arc, Mutex};
 use strandline_base::{CommitTs, Error, Result};
 use strandline_storage::pages::{
@@ -65,7 +66,7 @@ pub(super) struct Tree {
     oldest: OldestSnapshot,
     /// the writers' lock
     pub writers: Mutex<()>,
-    pub searches: Searches,
+    pub searches: Arc<Searches>,
     pub count: Count,
 }
 
@@ -85,20 +86,20 @@ struct From {
     child_splits: u64,
 }
 
-/// A search beside writers.
-pub(super) struct Search<'a> {
-    tree: &'a Tree,
-    _running: Running<'a>,
+/// A search beside writers, which borrows the tree or shares it.
+pub(super) struct Search<T> {
+    tree: T,
+    _running: Running,
     /// the pages that right links have led to
     met: HashSet<PageNumber>,
 }
 
-impl<'a> Search<'a> {
+impl<T: Deref<Target = Tree>> Search<T> {
     /// A search that has not read a page yet.
-    pub fn new(tree: &'a Tree) -> Self {
+    pub fn new(tree: T) -> Self {
         Self {
-            tree,
             _running: tree.searches.begin(),
+            tree,
             met: HashSet::new(),
         }
     }
@@ -165,7 +166,7 @@ impl Tree {
             node_bytes,
             oldest,
             writers: Mutex::new(()),
-            searches: Searches::default(),
+            searches: Arc::default(),
             count: Count::default(),
         })
     }

@@ -1,12 +1,12 @@
 //! New indexes: empty ones in memory or in a new file, ones whose file has their entries, and
 //! those in the place of an index that cannot be used.
 
-use super::{Kind, Ordered, Secondary, StoredIndex};
-use crate::catalog::index::{IndexDef, IndexPart, IndexStorage};
+use super::{Kind, Ordered, Secondary, SecondaryOrder, StoredIndex};
+use crate::catalog::index::{IndexDef, IndexMethod, IndexPart, IndexStorage};
 use crate::catalog::index_file::IndexFile;
 use crate::catalog::{KeyDef, TableDef};
 use crate::expressions::RowExpressions;
-use crate::index_files::{FileEntries, HeldFile};
+use crate::index_files::{FileEntries, FileKeys, HeldFile};
 use crate::store::Store;
 use crate::store::dead_runs::DeadRuns;
 use crate::store::key_hints::KeyHints;
@@ -46,20 +46,22 @@ impl Entries {
         }
     }
 
-    /// None, of an ordered index.
-    fn new_ordered(store: &Store, storage: IndexStorage, parts: Vec<PartOrder>) -> Result<Self> {
-        if storage.is_memory() {
-            return Ok(Self::in_memory(OrderedIndex::counted(parts, memory(store))));
+    /// No entries yet, of an ordered index or of one over boxes.
+    fn new(store: &Store, storage: IndexStorage, keys: FileKeys) -> Result<Self> {
+        match (storage, keys) {
+            (IndexStorage::Memory, FileKeys::Ordered(parts)) => {
+                Ok(Self::in_memory(OrderedIndex::counted(parts, memory(store))))
+            }
+            (storage, keys) => {
+                let created = store.index_files.create(storage, keys)?;
+                Ok(Self::in_file(created, false))
+            }
         }
-        Ok(Self::in_file(
-            store.index_files.create(storage, parts)?,
-            false,
-        ))
     }
 
     /// Those of a file that the opening has found.
-    fn of_file(store: &Store, file: IndexFile, parts: Vec<PartOrder>) -> Result<Self> {
-        let opened = store.index_files.open_index(file, parts)?;
+    fn of_file(store: &Store, file: IndexFile, keys: FileKeys) -> Result<Self> {
+        let opened = store.index_files.open_index(file, keys)?;
         Ok(Self::in_file(opened, true))
     }
 
@@ -84,6 +86,33 @@ fn orders(def: &IndexDef) -> Vec<PartOrder> {
     def.parts.iter().map(order).collect()
 }
 
+/// The keys of a secondary index.
+fn keys_of(def: &IndexDef) -> FileKeys {
+    match def.method {
+        IndexMethod::Spatial => FileKeys::Boxes,
+        IndexMethod::Ordered | IndexMethod::Hash => FileKeys::Ordered(orders(def)),
+    }
+}
+
+impl SecondaryOrder {
+    fn of(def: &IndexDef, store: &Store) -> Self {
+        match def.method {
+            IndexMethod::Spatial => Self::None(MovedRows::counted(memory(store))),
+            IndexMethod::Ordered | IndexMethod::Hash => {
+                Self::ByKey(Ordered::new(orders(def), store))
+            }
+        }
+    }
+
+    /// The same of an index without entries.
+    fn emptied(&self, store: &Store) -> Self {
+        match self {
+            Self::None(_) => Self::None(MovedRows::counted(memory(store))),
+            Self::ByKey(order) => Self::ByKey(Ordered::new(order.keys.parts().to_vec(), store)),
+        }
+    }
+}
+
 impl Ordered {
     fn new(parts: Vec<PartOrder>, store: &Store) -> Self {
         Self {
@@ -106,7 +135,7 @@ impl StoredIndex {
         if storage.is_memory() {
             return Ok(Self::key_in_memory(table, columns, store));
         }
-        let entries = Entries::new_ordered(store, storage, key_parts(columns))?;
+        let entries = Entries::new(store, storage, FileKeys::Ordered(key_parts(columns)))?;
         Ok(Self::over_key(table, columns, store, entries, true))
     }
 
@@ -132,7 +161,7 @@ impl StoredIndex {
         store: &Store,
         file: IndexFile,
     ) -> Result<Arc<Self>> {
-        let entries = Entries::of_file(store, file, key_parts(columns))?;
+        let entries = Entries::of_file(store, file, FileKeys::Ordered(key_parts(columns)))?;
         Ok(Self::over_key(table, columns, store, entries, true))
     }
 
@@ -171,7 +200,7 @@ impl StoredIndex {
         expressions: Option<&dyn RowExpressions>,
     ) -> Result<Arc<Self>> {
         let key = KeyOfRow::of(table, def, expressions)?;
-        let entries = Entries::new_ordered(store, def.storage, orders(def))?;
+        let entries = Entries::new(store, def.storage, keys_of(def))?;
         Ok(Self::over_secondary(def, key, entries, store))
     }
 
@@ -186,7 +215,7 @@ impl StoredIndex {
         (file, expressions): (IndexFile, Option<&dyn RowExpressions>),
     ) -> Result<Arc<Self>> {
         let key = KeyOfRow::of(table, def, expressions)?;
-        let entries = Entries::of_file(store, file, orders(def))?;
+        let entries = Entries::of_file(store, file, keys_of(def))?;
         Ok(Self::over_secondary(def, key, entries, store))
     }
 
@@ -205,7 +234,7 @@ impl StoredIndex {
         let secondary = Secondary {
             id: def.id,
             key,
-            order: Ordered::new(orders(def), store),
+            order: SecondaryOrder::of(def, store),
         };
         Arc::new(Self {
             columns: def.key_columns(),
@@ -222,7 +251,7 @@ impl StoredIndex {
             Kind::Secondary(secondary) => Kind::Secondary(Box::new(Secondary {
                 id: secondary.id,
                 key: None,
-                order: Ordered::new(secondary.order.keys.parts().to_vec(), store),
+                order: secondary.order.emptied(store),
             })),
         };
         Arc::new(Self {

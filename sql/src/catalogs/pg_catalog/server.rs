@@ -5,7 +5,7 @@ use super::classes::HEAP;
 use super::oid::{self, BOOTSTRAP_OID, DATABASE_OID, PG_CATALOG_OID};
 use super::relation::Rows;
 use super::system::System;
-use super::table_index::{BTREE, HASH};
+use super::table_index::{BTREE, GIST, HASH};
 use crate::parse::names;
 use strandline_engine::access::{BOOTSTRAP, RoleDef, RoleId};
 
@@ -49,6 +49,7 @@ pub fn pg_am(rows: &mut Rows) {
         (HEAP, "heap", "heap_tableam_handler", "t"),
         (BTREE, "btree", "bthandler", "i"),
         (HASH, "hash", "hashhandler", "i"),
+        (GIST, "gist", "gisthandler", "i"),
     ];
     for (oid, name, handler, kind) in methods {
         rows.add([

@@ -14,6 +14,8 @@ use strandline_engine::catalog::{KeyDef, TableDef};
 pub const BTREE: i32 = 403;
 /// The access method `hash`.
 pub const HASH: i32 = 405;
+/// The access method `gist`, as which R-trees are shown.
+pub const GIST: i32 = 783;
 
 /// An index of a table.
 #[derive(Clone, Copy, Debug)]
@@ -107,8 +109,12 @@ impl<'a> Index<'a> {
     /// The oid of its access method. The index of a key is shown as a btree.
     pub fn method(self) -> i32 {
         match self {
-            Self::Secondary(index) if index.method == IndexMethod::Hash => HASH,
-            _ => BTREE,
+            Self::Key(_) => BTREE,
+            Self::Secondary(index) => match index.method {
+                IndexMethod::Ordered => BTREE,
+                IndexMethod::Hash => HASH,
+                IndexMethod::Spatial => GIST,
+            },
         }
     }
     /// COMMENT ON INDEX.
@@ -241,7 +247,8 @@ pub fn positions(table: &TableDef, columns: &[ColumnId]) -> Vec<i64> {
 pub fn storage_parameters(index: &IndexDef) -> Vec<(&str, &str)> {
     let given = index.options.iter();
     let mut all: Vec<(&str, &str)> = given.map(|(n, v)| (n.as_str(), v.as_str())).collect();
-    if index.is_on_device() {
+    // An R-tree has no other storage.
+    if index.is_on_device() && index.method != IndexMethod::Spatial {
         all.push(("storage", index.storage.name()));
     }
     all

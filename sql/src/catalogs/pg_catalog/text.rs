@@ -1,7 +1,7 @@
 //! Definitions as SQL text: of constraints, indexes, views, privileges.
 
 use super::system::System;
-use super::table_index::{self, HASH, Index, Part};
+use super::table_index::{self, GIST, HASH, Index, Part};
 use crate::parse;
 use crate::parse::names::{PUBLIC, quote};
 use crate::parse::{index_names, relations};
@@ -102,10 +102,10 @@ pub fn check(condition: &str, pretty: bool) -> String {
 /// out.
 pub fn index(table: &TableDef, index: Index<'_>, pretty: bool) -> String {
     let unique = if index.is_unique() { "UNIQUE " } else { "" };
-    let method = if index.method() == HASH {
-        "hash"
-    } else {
-        "btree"
+    let method = match index.method() {
+        HASH => "hash",
+        GIST => "gist",
+        _ => "btree",
     };
     let parts = index.parts(table);
     let parts: Vec<String> = parts.iter().map(|part| ordered(part, pretty)).collect();

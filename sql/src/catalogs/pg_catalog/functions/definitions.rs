@@ -5,7 +5,7 @@ use crate::catalogs::pg_catalog::catalog_value::CatalogValue;
 use crate::catalogs::pg_catalog::constraints::class_oid;
 use crate::catalogs::pg_catalog::oid::{self, Object};
 use crate::catalogs::pg_catalog::system::System;
-use crate::catalogs::pg_catalog::table_index::{BTREE, Index, Part};
+use crate::catalogs::pg_catalog::table_index::{BTREE, GIST, Index, Part};
 use crate::catalogs::pg_catalog::{server, text};
 use crate::parse::names;
 use strandline_base::Result;
@@ -165,7 +165,7 @@ fn column_property(system: &System, args: &[CatalogValue]) -> Result<CatalogValu
         Some("nulls_last") => (ordered && is(|p| !p.nulls_first)).into(),
         Some("orderable" | "search_array" | "search_nulls") => ordered.into(),
         Some("returnable") => (index.method() == BTREE).into(),
-        Some("distance_orderable") => false.into(),
+        Some("distance_orderable") => (index.method() == GIST && part.is_some()).into(),
         _ => CatalogValue::Null,
     })
 }

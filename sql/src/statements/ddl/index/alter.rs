@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState, TableId};
-use strandline_engine::catalog::index::{IndexDef, IndexId, IndexState};
+use strandline_engine::catalog::index::{IndexDef, IndexId, IndexMethod, IndexState};
 use strandline_engine::catalog::{Catalog, TableDef};
 
 /// One operation on the index `name` of `table`.
@@ -99,6 +99,8 @@ fn set_options(
     let mut storage = index.storage;
     for change in changes {
         match change {
+            // An R-tree has one storage; the engine refuses others.
+            Change::Storage(None) if index.method == IndexMethod::Spatial => {}
             Change::Storage(wanted) => storage = wanted.unwrap_or(context.index_storage),
             Change::Kept(option, Some(value)) => drop(index.options.insert(option, value)),
             Change::Kept(option, None) => drop(index.options.remove(&option)),

@@ -22,8 +22,36 @@ use strandline_engine::catalog::index::{
 };
 use strandline_semantics::sql::walk::{any_expression, walk_mut};
 
-/// The access method whose entries are in levels.
-const FD_TREE: &str = "fdtree";
+/// The access methods in USING.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Method {
+    /// in the order of the keys
+    BTree,
+    /// the same, in levels
+    FdTree,
+    /// by the position of points or boxes, on pages; `gist` is PostgreSQL's name for it
+    RTree,
+}
+
+impl Method {
+    /// Its name in messages.
+    fn name(self) -> &'static str {
+        match self {
+            Self::BTree => "btree",
+            Self::FdTree => "fdtree",
+            Self::RTree => "rtree",
+        }
+    }
+
+    /// The only storage that it has; None: it has several.
+    fn storage(self) -> Option<IndexStorage> {
+        match self {
+            Self::BTree => None,
+            Self::FdTree => Some(IndexStorage::Levels),
+            Self::RTree => Some(IndexStorage::Pages),
+        }
+    }
+}
 
 /// The most columns of an index, including those of INCLUDE.
 const COLUMNS_MAX: usize = 32;
@@ -40,18 +68,23 @@ pub fn index(
             format!("cannot use more than {COLUMNS_MAX} columns in an index"),
         ));
     }
-    let by_method = storage_of_method(create)?;
+    let method = method_of(create)?;
     let parts = create.columns.iter();
-    let parts: Result<Vec<IndexPart>> = parts.map(|column| part(context, table, column)).collect();
+    let parts: Result<Vec<IndexPart>> = parts
+        .map(|column| part(context, table, column, method))
+        .collect();
     let include = create.include.iter();
     let include: Result<Vec<ColumnId>> = include.map(|name| column(table, name)).collect();
     let predicate = create.predicate.as_ref();
     let (options, storage) = options::of_create(create)?;
-    let storage = agreed(by_method, storage)?;
+    let storage = agreed(method, storage)?;
     Ok(IndexDef {
         id: IndexId(0),
         name: String::new(),
-        method: IndexMethod::Ordered,
+        method: match method {
+            Method::BTree | Method::FdTree => IndexMethod::Ordered,
+            Method::RTree => IndexMethod::Spatial,
+        },
         parts: parts?,
         include: include?,
         unique: create.unique,
@@ -91,10 +124,11 @@ pub fn column_names(table: &TableDef, def: &IndexDef) -> Result<Vec<String>> {
     Ok(columns)
 }
 
-/// The storage that the access method in USING means; None: it means none.
-fn storage_of_method(create: &CreateIndex) -> Result<Option<IndexStorage>> {
+/// The access method in USING.
+fn method_of(create: &CreateIndex) -> Result<Method> {
     let name = match &create.using {
-        None | Some(IndexType::BTree) => return Ok(None),
+        None | Some(IndexType::BTree) => return Ok(Method::BTree),
+        Some(IndexType::GiST) => return Ok(Method::RTree),
         Some(IndexType::Hash) => {
             return Err(
                 Error::unsupported("secondary indexes by hash are not supported")
@@ -103,29 +137,27 @@ fn storage_of_method(create: &CreateIndex) -> Result<Option<IndexStorage>> {
         }
         Some(other) => other.to_string().to_lowercase(),
     };
-    if name == FD_TREE {
-        return Ok(Some(IndexStorage::Levels));
-    }
-    Err(Error::invalid(
-        SqlState::UNDEFINED_OBJECT,
-        format!("access method \"{name}\" does not exist"),
-    )
-    .with_hint("Available: btree and fdtree."))
+    let mut known = [Method::FdTree, Method::RTree].into_iter();
+    let found = known.find(|method| method.name() == name);
+    found.ok_or_else(|| {
+        Error::invalid(
+            SqlState::UNDEFINED_OBJECT,
+            format!("access method \"{name}\" does not exist"),
+        )
+        .with_hint("Available: btree, fdtree and rtree.")
+    })
 }
 
 /// The storage by the method in USING and that of WITH.
-fn agreed(
-    by_method: Option<IndexStorage>,
-    given: Option<IndexStorage>,
-) -> Result<Option<IndexStorage>> {
-    match (by_method, given) {
-        (Some(of_method), Some(given)) if of_method != given => {
-            let (method, given) = (FD_TREE, given.name());
+fn agreed(method: Method, given: Option<IndexStorage>) -> Result<Option<IndexStorage>> {
+    match (method.storage(), given) {
+        (Some(only), Some(given)) if only != given => {
+            let (method, given) = (method.name(), given.name());
             let message = format!("access method \"{method}\" has no storage '{given}'");
             let error = Error::invalid(SqlState::INVALID_PARAMETER_VALUE, message);
             Err(error.with_hint("Leave out the storage, or USING."))
         }
-        (of_method, given) => Ok(of_method.or(given)),
+        (only, given) => Ok(only.or(given)),
     }
 }
 
@@ -140,7 +172,15 @@ fn column(table: &TableDef, name: &Ident) -> Result<ColumnId> {
     })
 }
 
-fn part(context: &StatementContext, table: &TableDef, written: &IndexColumn) -> Result<IndexPart> {
+fn part(
+    context: &StatementContext,
+    table: &TableDef,
+    written: &IndexColumn,
+    method: Method,
+) -> Result<IndexPart> {
+    if method == Method::RTree {
+        refuse_order(written)?;
+    }
     let value = value(context, table, &written.column.expr)?;
     let sql_type = match &value {
         IndexValue::Column(id) => table.column_by_id(*id).map(|column| column.sql_type),
@@ -148,8 +188,12 @@ fn part(context: &StatementContext, table: &TableDef, written: &IndexColumn) -> 
     };
     let mut operator_class = None;
     if let Some(sql_type) = sql_type {
-        check_type(sql_type)?;
-        operator_class = self::operator_class(sql_type, written.operator_class.as_ref())?;
+        // The engine refuses what an R-tree has no operator class for.
+        if method != Method::RTree {
+            check_type(sql_type)?;
+        }
+        let class = written.operator_class.as_ref();
+        operator_class = self::operator_class(sql_type, class, method)?;
     }
     let descending = written.column.options.asc == Some(false);
     Ok(IndexPart {
@@ -158,6 +202,20 @@ fn part(context: &StatementContext, table: &TableDef, written: &IndexColumn) -> 
         nulls_first: written.column.options.nulls_first.unwrap_or(descending),
         operator_class,
     })
+}
+
+/// The entries of an R-tree have no order, not even the default one.
+fn refuse_order(written: &IndexColumn) -> Result<()> {
+    let options = &written.column.options;
+    let what = match (options.asc, options.nulls_first) {
+        (Some(_), _) => "ASC/DESC options",
+        (None, Some(_)) => "NULLS FIRST/LAST options",
+        (None, None) => return Ok(()),
+    };
+    let method = Method::RTree.name();
+    let message = format!("access method \"{method}\" does not support {what}");
+    Err(Error::unsupported(message)
+        .with_hint("Leave them out: the entries of an R-tree have no order."))
 }
 
 fn value(context: &StatementContext, table: &TableDef, written: &Expr) -> Result<IndexValue> {
@@ -295,13 +353,20 @@ fn check_collation(collation: &ObjectName) -> Result<()> {
 
 /// Accepts PostgreSQL's operator class of the type; None: it is the default class. For texts the
 /// classes that compare bytes are accepted too, because texts always compare by bytes here.
-fn operator_class(sql_type: SqlType, class: Option<&ObjectName>) -> Result<Option<String>> {
+fn operator_class(
+    sql_type: SqlType,
+    class: Option<&ObjectName>,
+    method: Method,
+) -> Result<Option<String>> {
     let Some(class) = class else {
         return Ok(None);
     };
     let parts = names::parts(class)?;
     let name = parts.last().map_or("", String::as_str);
     let known: &[&str] = match sql_type {
+        SqlType::Point if method == Method::RTree => &["point_ops"],
+        SqlType::Box if method == Method::RTree => &["box_ops"],
+        _ if method == Method::RTree => &[],
         SqlType::Text | SqlType::Varchar(_) => &[
             "text_ops",
             "varchar_ops",
@@ -329,7 +394,11 @@ fn operator_class(sql_type: SqlType, class: Option<&ObjectName>) -> Result<Optio
     if let Some(at) = known.iter().position(|known| *known == name) {
         return Ok((at > 0).then(|| name.to_string()));
     }
-    if name.ends_with("_ops") && ALL_CLASSES.contains(&name) {
+    let all = match method {
+        Method::RTree => SPATIAL_CLASSES,
+        Method::BTree | Method::FdTree => ALL_CLASSES,
+    };
+    if all.contains(&name) {
         return Err(Error::invalid(
             SqlState::DATATYPE_MISMATCH,
             format!("operator class \"{name}\" does not accept data type {sql_type}"),
@@ -337,11 +406,20 @@ fn operator_class(sql_type: SqlType, class: Option<&ObjectName>) -> Result<Optio
     }
     Err(Error::invalid(
         SqlState::UNDEFINED_OBJECT,
-        format!("operator class \"{name}\" does not exist for access method \"btree\""),
+        format!(
+            "operator class \"{name}\" does not exist for access method \"{}\"",
+            match method {
+                Method::RTree => method.name(),
+                Method::BTree | Method::FdTree => Method::BTree.name(),
+            }
+        ),
     ))
 }
 
-/// The known operator classes.
+/// The operator classes of R-trees.
+const SPATIAL_CLASSES: &[&str] = &["box_ops", "point_ops"];
+
+/// The other known operator classes.
 const ALL_CLASSES: &[&str] = &[
     "bool_ops",
     "bpchar_ops",
