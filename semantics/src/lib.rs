@@ -45,7 +45,7 @@ pub mod column_builder;
 pub mod decimal;
 pub mod error;
 pub mod functions;
-mod geometry;
+pub mod geometry;
 mod numeric_send;
 pub mod operators;
 mod output_names;

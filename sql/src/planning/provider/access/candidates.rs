@@ -3,6 +3,7 @@
 use super::Access;
 use super::condition::Conjunction;
 use super::intervals::Interval;
+use super::places::Place;
 use super::ranges::{IndexRanges, parts_restricted, text_of, with};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -97,6 +98,14 @@ impl Access {
                 done = keep(candidates, &mut limit);
             }
         }
+        for place in &condition.places {
+            if done {
+                break;
+            }
+            if let Some(candidates) = self.of_place(place, limit)? {
+                done = keep(candidates, &mut limit);
+            }
+        }
         for (parts, index) in self.by_parts_restricted(condition, is_whole) {
             let columns = index.parts.iter().take(parts);
             let columns = columns.filter_map(|part| self.terms.id_of(part));
@@ -135,7 +144,7 @@ impl Access {
         is_whole: bool,
     ) -> Vec<(usize, &Arc<IndexDef>)> {
         let mut indexes: Vec<(usize, &Arc<IndexDef>)> = self
-            .usable()
+            .ordered()
             .map(|index| {
                 let parts = parts_restricted(index, &self.terms, &condition.columns);
                 (parts, index)
@@ -202,6 +211,26 @@ impl Access {
             true => found.with_entries(keyed, watch, index),
             false => found.sorted(),
         }))
+    }
+
+    /// The candidates by an R-tree over the term of a place.
+    fn of_place(&self, place: &Place, limit: usize) -> Result<Option<Candidates>> {
+        let Some(index) = self.over_place(place.term) else {
+            return Ok(None);
+        };
+        let mut rows = Vec::new();
+        let (table, statement) = (&self.indexed, &self.statement);
+        if !statement.rows_at(table, index.id, &place.query, (limit, &mut rows))? {
+            return Ok(None);
+        }
+        let term = self.terms.text(place.term);
+        let found = Candidates {
+            entries: rows.len(),
+            rows,
+            text: format!("{} ({term} {})", index.name, place.text),
+            covered: None,
+        };
+        Ok(Some(found.sorted()))
     }
 
     /// The candidates by the hash index of a key, if all its columns have known values.

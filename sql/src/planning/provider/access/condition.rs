@@ -4,6 +4,7 @@
 //! and physical ones, which the build side of a join gives while the statement runs.
 
 use super::intervals::Intervals;
+use super::places::{Place, place_of};
 use crate::planning::provider::filter::bounds;
 use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
@@ -24,6 +25,8 @@ use strandline_engine::catalog::{ColumnDef, TableDef};
 pub struct Conjunction {
     /// the values of terms
     pub columns: BTreeMap<ColumnId, Intervals>,
+    /// the places of points and boxes
+    pub places: Vec<Place>,
     /// ORs, each with its alternatives
     pub any: Vec<Vec<Conjunction>>,
 }
@@ -31,7 +34,7 @@ pub struct Conjunction {
 impl Conjunction {
     /// Whether nothing is known of any column.
     pub fn is_empty(&self) -> bool {
-        self.columns.is_empty() && self.any.is_empty()
+        self.columns.is_empty() && self.places.is_empty() && self.any.is_empty()
     }
 
     /// With what a physical condition says, whose columns go by their names.
@@ -66,6 +69,7 @@ impl Conjunction {
                 self.add_any(alternatives);
             }
             _ => {
+                self.places.extend(place_of(filter, def));
                 for (column, values) in leaf_values(filter, def) {
                     self.restrict(column, &values);
                 }

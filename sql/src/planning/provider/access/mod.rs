@@ -18,6 +18,8 @@
 //! ([`terms`]). A partial index is used if the conditions that are known while the statement is
 //! planned imply its predicate ([`predicates`]).
 //!
+//! An R-tree gives candidates for conditions on the places of points and boxes ([`places`]).
+//!
 //! The index of an ordered key is used like any other index; that of any key gives the rows of
 //! whole keys. A scan of a moment before an index has been complete does not use it, and none of
 //! the past uses the hash index of a key.
@@ -37,13 +39,14 @@
 mod candidates;
 mod condition;
 mod intervals;
+mod places;
 mod predicates;
 mod ranges;
 mod terms;
 mod walks;
 
 pub use candidates::Candidates;
-pub use walks::{OrderedTerm, Walk};
+pub use walks::{OrderedTerm, Walk, WalkEntries};
 
 use condition::Conjunction;
 use datafusion::arrow::datatypes::Schema;
@@ -208,6 +211,21 @@ impl Access {
             self.indexes.contains(&index.id) && self.statement.has_index(&self.indexed, index.id)
         })
     }
+
+    /// An R-tree over a term.
+    fn over_place(&self, term: ColumnId) -> Option<&Arc<IndexDef>> {
+        self.usable().find(|index| {
+            let mut parts = index.parts.iter();
+            index.method == IndexMethod::Spatial
+                && parts.all(|part| self.terms.id_of(part) == Some(term))
+        })
+    }
+
+    /// Those of them whose entries have an order.
+    fn ordered(&self) -> impl Iterator<Item = &Arc<IndexDef>> {
+        self.usable()
+            .filter(|index| index.method == IndexMethod::Ordered)
+    }
 }
 
 impl fmt::Debug for Access {
@@ -281,7 +299,7 @@ fn serves(index: &IndexDef, indexed: &TableDef, table: &TableDef, moment: Commit
         })
     };
     index.state == IndexState::Valid
-        && index.method == IndexMethod::Ordered
+        && index.method != IndexMethod::Hash
         && index.complete_since <= moment
         && index.key_columns().iter().all(is_same)
 }

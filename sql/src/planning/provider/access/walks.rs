@@ -1,38 +1,92 @@
-//! Walks over an index in the order of its keys, for readers that want the first rows of an order.
+//! Walks over an index in the order of its keys, or by the distance from a point, for readers that
+//! want the first rows of an order.
 
 use super::Access;
 use super::intervals::Intervals;
 use datafusion::arrow::compute::SortOptions;
 use std::ops::Bound;
 use std::sync::Arc;
-use strandline_base::{ColumnId, Result, Value};
+use strandline_base::{ColumnId, CommitTs, Result, RowId, SqlType, Value};
 use strandline_engine::catalog::TableDef;
 use strandline_engine::catalog::index::{IndexDef, IndexId, IndexPart};
+use strandline_engine::display::value_text;
 use strandline_engine::{
-    CoveredColumns, Direction, EntryWatch, IndexRows, KeyRange, RowKeys, Statement,
+    CoveredColumns, Direction, EntryWatch, IndexRows, KeyBytes, KeyRange, NearestEntries, RowKeys,
+    SpatialIndex, Statement,
 };
 
 /// A walk over a part of an index.
 pub struct Walk {
     table: Arc<TableDef>,
     index: IndexId,
-    range: KeyRange,
-    direction: Direction,
+    way: Way,
     /// what EXPLAIN shows of it
     pub text: String,
+    /// rows with NULL, which come last in the order, have no entries
+    pub omits_nulls: bool,
     /// whether the entries have the values of what the scan reads, and of the key
     pub is_covering: bool,
+}
+
+/// The entries of a walk, in their order.
+enum Way {
+    Keys(KeyRange, Direction),
+    /// those nearest to a point first
+    Nearest([f64; 2]),
+}
+
+/// The entries of a walk that has begun.
+pub enum WalkEntries {
+    Keys(IndexRows),
+    Nearest(NearestEntries),
+}
+
+impl WalkEntries {
+    /// For rows that are read as of `ts`.
+    pub fn as_of(self, ts: CommitTs) -> Self {
+        match self {
+            Self::Keys(entries) => Self::Keys(entries.as_of(ts)),
+            nearest => nearest,
+        }
+    }
+
+    /// Appends up to `at_most` further entries to `out`; whether there may be more.
+    pub fn next_chunk(&mut self, at_most: usize, out: &mut Vec<(KeyBytes, RowId)>) -> Result<bool> {
+        match self {
+            Self::Keys(entries) => entries.next_chunk(at_most, out),
+            Self::Nearest(entries) => entries.next_chunk(at_most, out),
+        }
+    }
+
+    /// Whether the entries under `key` may not be in the wanted order: a key that is cut, or a place
+    /// with NaN, whose distance by the operator may be infinite.
+    pub fn is_unordered(&self, key: &KeyBytes) -> bool {
+        match self {
+            Self::Keys(_) => key.is_cut(),
+            Self::Nearest(_) => SpatialIndex::rect(key).is_ok_and(|rect| {
+                let mut coordinates = rect.low().into_iter().chain(rect.high());
+                coordinates.any(f64::is_nan)
+            }),
+        }
+    }
 }
 
 impl Walk {
     /// Begins the walk: its entries, and what computes the keys of rows. None: the index has been
     /// dropped.
-    pub fn entries(&self, statement: &Statement) -> Result<Option<(IndexRows, RowKeys)>> {
+    pub fn entries(&self, statement: &Statement) -> Result<Option<(WalkEntries, RowKeys)>> {
         if !statement.has_index(&self.table, self.index) {
             return Ok(None);
         }
         let (table, index) = (&self.table, self.index);
-        let entries = statement.index_cursor(table, index, &self.range, self.direction)?;
+        let entries = match &self.way {
+            Way::Keys(range, direction) => {
+                WalkEntries::Keys(statement.index_cursor(table, index, range, *direction)?)
+            }
+            Way::Nearest(point) => {
+                WalkEntries::Nearest(statement.nearest_entries(table, index, *point)?)
+            }
+        };
         Ok(Some((entries, statement.row_keys(table, index)?)))
     }
 }
@@ -70,7 +124,7 @@ impl Walk {
 impl Access {
     /// A walk that comes to the rows of the scan in this order, which has a term at least.
     pub fn walk(&self, order: &[OrderedTerm]) -> Result<Option<Walk>> {
-        let indexes = self.usable();
+        let indexes = self.ordered();
         let found = indexes.filter_map(|index| Some((index, self.order_of(index, order)?)));
         // The more parts are equal, the fewer entries are walked over in vain.
         let best = found.max_by_key(|(index, (fixed, _))| (*fixed, self.covers_walk(index)));
@@ -80,6 +134,26 @@ impl Access {
             }
             None => Ok(None),
         }
+    }
+
+    /// A walk that comes to the rows of the scan by the distance of a term from `point`; rows in
+    /// which the term is NULL do not come.
+    pub fn nearest(&self, term: ColumnId, point: &Value) -> Option<Walk> {
+        let Value::Point(at) = point else {
+            return None;
+        };
+        let column = self.terms.columns().column_by_id(term)?;
+        let index = self.over_place(term)?;
+        let name = self.terms.text(term);
+        let shown = value_text(SqlType::Point, point);
+        Some(Walk {
+            table: self.indexed.clone(),
+            index: index.id,
+            way: Way::Nearest(at.coordinates()),
+            text: format!("{} (order {name} <-> {shown})", index.name),
+            omits_nulls: !column.not_null,
+            is_covering: false,
+        })
     }
 
     /// Whether the entries of an index have the values of what the scan reads, and of the key, by
@@ -185,9 +259,9 @@ impl Access {
         Ok(Walk {
             table: self.indexed.clone(),
             index: index.id,
-            range: range.unwrap_or_else(|| keys.prefix(&equal)),
-            direction,
+            way: Way::Keys(range.unwrap_or_else(|| keys.prefix(&equal)), direction),
             text: format!("{} (order {})", index.name, names.join(", ")),
+            omits_nulls: false,
             is_covering: self.covers_walk(index),
         })
     }

@@ -4,23 +4,27 @@
 //! A row has an entry for each key that it had, so it is kept only if its visible version has the
 //! entry's key. Cut keys have no order among themselves.
 //!
-//! A walk gives up at a cut key, or after so many entries that a scan would have cost less. The
+//! A walk by distance has no rows whose distance is NULL, and these come last. So it gives up if it
+//! ends before the reader has enough.
+//!
+//! A walk gives up at a cut key, or at a place with NaN, or after so many entries that a scan would have cost less. The
 //! node above ([`crate::planning::planner`]) then drops the rows so far and runs another plan.
 
 use super::ScanExec;
 use super::fetch::Fetcher;
 use super::source::Source;
 use crate::planning::one_input::no_input;
-use crate::planning::provider::access::{OrderedTerm, Walk};
+use crate::planning::provider::access::{OrderedTerm, Walk, WalkEntries};
 use crate::runtime::blocking::in_place;
+use crate::values::value;
 use datafusion::arrow::array::{RecordBatch, UInt32Array};
 use datafusion::arrow::compute::{SortOptions, concat_batches, take_record_batch};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::Result as PlanResult;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_expr::expressions::{Column, Literal};
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::execution_plan::{
     Boundedness, ChildrenPropertiesMode, EmissionType, ReplaceChildrenOptions,
 };
@@ -34,9 +38,11 @@ use datafusion::physical_plan::{
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use strandline_base::{Result, RowId};
-use strandline_engine::{CoveredColumns, Covering, EntryWatch, IndexRows, KeyBytes, RowKeys};
+use strandline_base::{Result, RowId, SqlType};
+use strandline_engine::{CoveredColumns, Covering, EntryWatch, KeyBytes, RowKeys};
 use strandline_semantics::error::{from_arrow, raise};
+use strandline_semantics::functions::SpatialOperator;
+use strandline_semantics::types::sql_type_of_arrow;
 
 /// The least entries of the first chunk; each further chunk has twice as many.
 const CHUNK_MIN: usize = 16;
@@ -79,6 +85,11 @@ impl ScanExec {
         order: &[(Arc<dyn PhysicalExpr>, SortOptions)],
         rows: usize,
     ) -> Result<Option<IndexWalkExec>> {
+        if let [(by, options)] = order
+            && let Some(walk) = self.by_distance(by, *options)
+        {
+            return self.walking_over(vec![walk], Wanted::Rows(rows));
+        }
         let order = order
             .iter()
             .map(|(by, options)| self.ordered_term(by, *options, false));
@@ -99,6 +110,30 @@ impl ScanExec {
             Some(orders) => self.walking(&orders, Wanted::First),
             None => Ok(None),
         }
+    }
+
+    /// A walk in the order of the distance of a column from a constant point.
+    fn by_distance(&self, by: &Arc<dyn PhysicalExpr>, options: SortOptions) -> Option<Walk> {
+        let call = by.downcast_ref::<ScalarFunctionExpr>()?;
+        if SpatialOperator::of_function(call.name()) != Some(SpatialOperator::Distance) {
+            return None;
+        }
+        let [left, right] = call.args() else {
+            return None;
+        };
+        let (column, point) = match left.downcast_ref::<Column>() {
+            Some(column) => (column, right),
+            None => (right.downcast_ref::<Column>()?, left),
+        };
+        let point = point.downcast_ref::<Literal>()?.value();
+        if sql_type_of_arrow(&point.data_type()) != Some(SqlType::Point) {
+            return None;
+        }
+        let point = value::from_scalar(point, SqlType::Point).ok()?;
+        let term = *self.source.columns.get(column.index())?;
+        let walk = self.source.access.as_ref()?.nearest(term, &point)?;
+        let nulls_fit = !options.nulls_first || !walk.omits_nulls;
+        (!options.descending && nulls_fit).then_some(walk)
     }
 
     fn ordered_term(
@@ -123,6 +158,20 @@ impl ScanExec {
         orders: &[Vec<OrderedTerm>],
         wanted: Wanted,
     ) -> Result<Option<IndexWalkExec>> {
+        let Some(access) = self.source.access.as_ref() else {
+            return Ok(None);
+        };
+        let mut walks = Vec::with_capacity(orders.len());
+        for order in orders {
+            match access.walk(order)? {
+                Some(walk) => walks.push(walk),
+                None => return Ok(None),
+            }
+        }
+        self.walking_over(walks, wanted)
+    }
+
+    fn walking_over(&self, walks: Vec<Walk>, wanted: Wanted) -> Result<Option<IndexWalkExec>> {
         let Some(access) = self.source.access.as_ref().filter(|_| self.limit.is_none()) else {
             return Ok(None);
         };
@@ -133,13 +182,6 @@ impl ScanExec {
         let Some(limit) = access.walk_limit(rows) else {
             return Ok(None);
         };
-        let mut walks = Vec::with_capacity(orders.len());
-        for order in orders {
-            match access.walk(order)? {
-                Some(walk) => walks.push(walk),
-                None => return Ok(None),
-            }
-        }
         let properties = PlanProperties::new(
             EquivalenceProperties::new(self.schema.clone()),
             Partitioning::UnknownPartitioning(1),
@@ -247,7 +289,7 @@ struct Walker {
 /// A running walk.
 struct OpenWalk {
     /// the entries, and the computation of rows' keys; None: the index has been dropped
-    entries: Option<(IndexRows, RowKeys)>,
+    entries: Option<(WalkEntries, RowKeys)>,
     fetcher: Fetcher,
     /// Some: the entries have what the fetcher reads
     covering: Option<(CoveredColumns, EntryWatch)>,
@@ -336,7 +378,7 @@ impl Walker {
             self.left -= chunk.len();
             self.entries.add(chunk.len());
             walk.chunk = (walk.chunk * 2).min(CHUNK_MAX);
-            if chunk.iter().any(|(key, _)| key.is_cut()) {
+            if chunk.iter().any(|(key, _)| entries.is_unordered(key)) {
                 self.gave_up.store(true, Ordering::Relaxed);
                 return Ok(None);
             }
@@ -346,6 +388,9 @@ impl Walker {
             if batch.num_rows() > 0 {
                 return Ok(Some(batch));
             }
+        }
+        if self.walks.iter().any(|walk| walk.omits_nulls) {
+            self.gave_up.store(true, Ordering::Relaxed);
         }
         Ok(None)
     }
