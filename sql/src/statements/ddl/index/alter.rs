@@ -2,7 +2,7 @@
 //! index's name does the same.
 
 use super::gone;
-use super::options::{self, Change};
+use super::options::{self, Place};
 use crate::parse::names;
 use crate::planning::context::StatementContext;
 use crate::statements::ddl::relation_names;
@@ -77,15 +77,14 @@ fn rename(table: &mut TableDef, old: &str, new: &str) {
     }
 }
 
-/// Changes parameters of a secondary index. One with another storage is filled again, under a new
-/// number.
+/// Changes parameters of a secondary index. One with another storage, or with other LIDBlocks, is
+/// filled again, under a new number.
 fn set_options(
     context: &StatementContext,
     table: &mut TableDef,
     name: &str,
     written: &[SqlOption],
 ) -> Result<()> {
-    let changes = options::of_alter(written)?;
     let next = table.next_index;
     let Some(index) = secondary(table, name) else {
         return Err(Error::unsupported(
@@ -96,14 +95,9 @@ fn set_options(
              pages, 'ordered' into memory.",
         ));
     };
-    let mut storage = index.storage;
-    for change in changes {
-        match change {
-            Change::Storage(wanted) => storage = wanted.unwrap_or(context.index_storage),
-            Change::Kept(option, Some(value)) => drop(index.options.insert(option, value)),
-            Change::Kept(option, None) => drop(index.options.remove(&option)),
-        }
-    }
+    let mut place = Place::of(index.storage);
+    options::alter(written, &mut place, &mut index.options)?;
+    let storage = place.resolve(context.index_storage)?;
     if storage != index.storage {
         index.storage = storage;
         index.id = IndexId(next);

@@ -46,8 +46,8 @@ pub fn index(
     let include = create.include.iter();
     let include: Result<Vec<ColumnId>> = include.map(|name| column(table, name)).collect();
     let predicate = create.predicate.as_ref();
-    let (options, storage) = options::of_create(create)?;
-    let storage = agreed(by_method, storage)?;
+    let (options, mut place) = options::of_create(create)?;
+    place.storage = agreed(by_method, place.storage)?;
     Ok(IndexDef {
         id: IndexId(0),
         name: String::new(),
@@ -63,7 +63,7 @@ pub fn index(
         complete_since: CommitTs::ZERO,
         options,
         comment: None,
-        storage: storage.unwrap_or(context.index_storage),
+        storage: place.resolve(context.index_storage)?,
         file_number: None,
     })
 }
