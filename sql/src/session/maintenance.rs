@@ -63,8 +63,9 @@ impl Session {
         }
         // The hash index of a constraint has nothing that waits.
         let mut indexes = table.readable_indexes();
-        if let Some(id) = indexes.find(|def| def.name == name).map(|def| def.id) {
-            drop(indexes);
+        let id = indexes.find(|def| def.name == name).map(|def| def.id);
+        drop(indexes);
+        if let Some(id) = id {
             self.maintain("vacuum", move |db| db.vacuum_index(&table, id))
                 .await?;
         }
