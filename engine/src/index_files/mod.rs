@@ -379,27 +379,26 @@ impl IndexFiles {
         let mut missing = BTreeMap::new();
         for file in named {
             self.raise_next(file.next_number());
-            match file {
-                IndexFile::Pages(_) | IndexFile::Blocks(_) => match self.open_pages(*file) {
-                    Ok(()) => self.enter(*file, 0),
-                    Err(error) => drop(missing.insert(*file, error)),
-                },
-                // They are read when their index is opened.
-                IndexFile::Levels(_) => match missing_part(*file, &found) {
-                    None => self.enter(*file, 0),
-                    Some(error) => {
-                        for part in file.names().filter(|part| found.contains(part)) {
-                            device.remove(&part)?;
-                        }
-                        missing.insert(*file, error);
+            let opened = match missing_part(*file, &found) {
+                None => self.open_pages(*file),
+                Some(error) => {
+                    for part in file.names().filter(|part| found.contains(part)) {
+                        device.remove(&part)?;
                     }
-                },
+                    let mut pages = file.page_files();
+                    let lost = pages.find(|id| self.lost_with_cache.contains(id));
+                    Err(lost.map_or(error.clone(), |id| self.cause_of_loss(id, error)))
+                }
+            };
+            match opened {
+                Ok(()) => self.enter(*file, 0),
+                Err(error) => drop(missing.insert(*file, error)),
             }
         }
         Ok(missing)
     }
 
-    /// Opens all page files of an index, or none.
+    /// Opens all page files of an index, or none. Level files are read when their index is opened.
     fn open_pages(&self, file: IndexFile) -> Result<()> {
         let mut parts = file.page_files();
         let opened = parts.try_for_each(|id| {
