@@ -152,6 +152,22 @@ impl LidIndex {
         self.blocks.directory.len()
     }
 
+    /// The slots that blocks use: additions and retirements that the tree does not have yet. Reads
+    /// all blocks.
+    ///
+    /// # Errors
+    /// Those of the page store; XX001 if a page of blocks is damaged.
+    pub fn waiting(&self) -> Result<usize> {
+        let everything = (&[][..], None);
+        let within = self
+            .blocks
+            .directory
+            .within(everything, Direction::Forward, usize::MAX);
+        within
+            .iter()
+            .try_fold(0, |slots, block| Ok(slots + self.blocks.read(block)?.len()))
+    }
+
     fn key_lock(&self, key: &[u8]) -> &Mutex<()> {
         lock_of(&self.key_locks, key)
     }

@@ -286,10 +286,9 @@ impl Db {
                 def.unique.to_string(),
                 index.map_or(0, |index| index.index.len()).to_string(),
                 index.map_or(0, |index| index.bytes()).to_string(),
-                match index.and_then(|index| index.file()) {
-                    Some(file) => file.name(),
-                    None => "memory".to_string(),
-                },
+                index
+                    .and_then(|index| index.files_in_words())
+                    .unwrap_or_else(|| "memory".to_string()),
                 since,
             ]);
         }

@@ -8,6 +8,7 @@ mod check_index;
 mod inspect;
 mod rewind;
 mod tiers;
+mod vacuum_index;
 
 pub use backup::{BackupReport, CopyObserver, CopyProgress, restore};
 pub use inspect::{Inspection, InspectionSection};

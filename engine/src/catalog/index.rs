@@ -65,18 +65,67 @@ pub enum IndexStorage {
     Pages,
     /// in the levels of a file, which is kept
     Levels,
+    /// as `Pages`, with LIDBlocks in a second file on the fast tier
+    Blocks(LidBlocks),
 }
 
-impl IndexStorage {
+/// The form of an index's LIDBlocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LidBlocks {
+    /// what a block's entries have in common
+    pub kind: LidBlockKind,
+    /// the entries of a block, 1 to [`LidBlocks::ENTRIES_MAX`]
+    pub entries: u16,
+}
+
+impl LidBlocks {
+    /// The entries of a block unless another number is given.
+    pub const ENTRIES: u16 = 32;
+    /// The most entries of a block: it has to fit into a page.
+    pub const ENTRIES_MAX: u16 = 128;
+}
+
+/// What the entries of a LIDBlock have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LidBlockKind {
+    /// a value: for values with many rows
+    Dense,
+    /// a leaf of the tree
+    Sparse,
+}
+
+impl LidBlockKind {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Memory, Self::Pages, Self::Levels];
+    pub const ALL: [Self; 2] = [Self::Dense, Self::Sparse];
 
     /// Its name as a storage parameter has it.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Dense => "dense",
+            Self::Sparse => "sparse",
+        }
+    }
+}
+
+impl IndexStorage {
+    /// All of them, without LIDBlocks.
+    pub const ALL: [Self; 3] = [Self::Memory, Self::Pages, Self::Levels];
+
+    /// Its name as the storage parameter `storage` has it, which does not say anything of blocks.
+    pub fn name(self) -> &'static str {
+        match self {
             Self::Memory => "memory",
-            Self::Pages => "pages",
+            Self::Pages | Self::Blocks(_) => "pages",
             Self::Levels => "levels",
+        }
+    }
+
+    /// The form of its LIDBlocks; None: it has none.
+    pub fn blocks(self) -> Option<LidBlocks> {
+        match self {
+            Self::Blocks(blocks) => Some(blocks),
+            Self::Memory | Self::Pages | Self::Levels => None,
         }
     }
 

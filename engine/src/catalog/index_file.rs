@@ -7,13 +7,15 @@ use std::sync::Arc;
 use strandline_storage::level_blocks::{LevelFileId, file_names, level_file_id, level_file_name};
 use strandline_storage::pages::{PageFileId, page_file_id, page_file_name};
 
-/// The file of an index. Numbers are unique among files of both kinds.
+/// The file of an index, or its files. Numbers are unique among files of all kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum IndexFile {
     /// a page file
     Pages(PageFileId),
     /// a level file, with its images
     Levels(LevelFileId),
+    /// the page file of a tree; the page file with the next number has the tree's LIDBlocks
+    Blocks(PageFileId),
 }
 
 impl IndexFile {
@@ -23,10 +25,20 @@ impl IndexFile {
             IndexStorage::Memory => None,
             IndexStorage::Pages => Some(Self::Pages(PageFileId(number))),
             IndexStorage::Levels => Some(Self::Levels(LevelFileId(number))),
+            IndexStorage::Blocks(_) => Some(Self::Blocks(PageFileId(number))),
         }
     }
 
-    /// The file that has this name; None for a name of other files.
+    /// How many numbers the files of an index with this storage take.
+    pub fn numbers(storage: IndexStorage) -> u32 {
+        match storage {
+            IndexStorage::Memory => 0,
+            IndexStorage::Pages | IndexStorage::Levels => 1,
+            IndexStorage::Blocks(_) => 2,
+        }
+    }
+
+    /// The file that has this name, taken for an index's only one; None for a name of other files.
     pub fn of_name(name: &str) -> Option<Self> {
         let pages = page_file_id(name).map(Self::Pages);
         pages.or_else(|| level_file_id(name).map(Self::Levels))
@@ -35,35 +47,54 @@ impl IndexFile {
     /// Its number.
     pub fn number(self) -> u32 {
         match self {
-            Self::Pages(id) => id.0,
+            Self::Pages(id) | Self::Blocks(id) => id.0,
             Self::Levels(id) => id.0,
         }
     }
 
-    /// The storage of its index.
-    pub fn storage(self) -> IndexStorage {
-        match self {
-            Self::Pages(_) => IndexStorage::Pages,
-            Self::Levels(_) => IndexStorage::Levels,
-        }
+    /// The number behind its own.
+    pub fn next_number(self) -> u32 {
+        let own = match self {
+            Self::Pages(_) | Self::Levels(_) => 1,
+            Self::Blocks(_) => 2,
+        };
+        self.number().saturating_add(own)
     }
 
-    /// Its name; that of the blocks, if it has several.
+    /// Whether an index with this storage may have it.
+    pub fn is_of(self, storage: IndexStorage) -> bool {
+        Self::new(storage, self.number()) == Some(self)
+    }
+
+    /// The page files that belong to it: the tree's, then that of its LIDBlocks.
+    pub fn page_files(self) -> impl Iterator<Item = PageFileId> {
+        let numbers = match self {
+            Self::Pages(_) | Self::Blocks(_) => self.number()..self.next_number(),
+            Self::Levels(_) => 0..0,
+        };
+        numbers.map(PageFileId)
+    }
+
+    /// The name of its first part: of a level file, or of a tree's page file.
     pub fn name(self) -> String {
         match self {
-            Self::Pages(id) => page_file_name(id),
+            Self::Pages(id) | Self::Blocks(id) => page_file_name(id),
             Self::Levels(id) => level_file_name(id),
         }
     }
 }
 
+/// The file of the LIDBlocks of a tree.
+pub(crate) fn blocks_file(tree: PageFileId) -> PageFileId {
+    PageFileId(tree.0.saturating_add(1))
+}
+
 impl IndexFile {
     /// The names of all its parts.
     pub fn names(self) -> impl Iterator<Item = String> {
-        let name = self.name();
         let parts = match self {
-            Self::Pages(_) => vec![name],
-            Self::Levels(_) => file_names(&name).into(),
+            Self::Pages(_) | Self::Blocks(_) => self.page_files().map(page_file_name).collect(),
+            Self::Levels(_) => Vec::from(file_names(&self.name())),
         };
         parts.into_iter()
     }
@@ -90,7 +121,7 @@ impl TableDef {
     ) -> Option<Self> {
         let wanted = |def: &IndexDef| {
             let file = def.is_on_device().then(|| file_of(def)).flatten();
-            let file = file.filter(|file| file.storage() == def.storage);
+            let file = file.filter(|file| file.is_of(def.storage));
             file.map(IndexFile::number)
         };
         if self

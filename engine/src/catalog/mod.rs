@@ -54,8 +54,8 @@ pub struct Catalog {
 
 /// The version of catalogs written by this program. 0: without roles; 1: without indexes and
 /// foreign keys; 2: without ordered keys; 3: without indexes on pages; 4: without indexes in
-/// levels; 5: without points and boxes; 6: without R-trees.
-pub const CATALOG_VERSION: u32 = 7;
+/// levels; 5: without points and boxes; 6: without R-trees; 7: without LIDBlocks.
+pub const CATALOG_VERSION: u32 = 8;
 
 /// Refuses a catalog of a newer version than this program knows.
 pub(crate) fn known_version<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {

@@ -30,7 +30,7 @@ pub(crate) enum Work {
     StoreIndexes,
     /// reading the entries in a file, to remove those that no reader needs
     SweepIndex(IndexFile),
-    /// compacting the levels of an index
+    /// compacting the levels of an index, or moving its LIDBlocks to its tree
     CompactIndex(IndexFile),
     /// copying what it needs of the log, while it is closed off
     KeepLog,
@@ -58,6 +58,13 @@ impl fmt::Display for Work {
             Self::WriteRecords => f.write_str("writing its records into an update run"),
             Self::StoreIndexes => f.write_str("writing the files of its indexes"),
             Self::SweepIndex(file) => write!(f, "sweeping the index in {}", file.name()),
+            Self::CompactIndex(file @ IndexFile::Blocks(_)) => {
+                write!(
+                    f,
+                    "moving LIDBlocks to the tree of the index in {}",
+                    file.name()
+                )
+            }
             Self::CompactIndex(file) => write!(f, "compacting the index in {}", file.name()),
             Self::KeepLog => f.write_str("moving its part of the log into a file"),
             Self::Restore => f.write_str("restoring its rows"),

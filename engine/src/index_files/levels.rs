@@ -30,7 +30,7 @@ use strandline_base::{Error, Result};
 use strandline_device::Device;
 use strandline_index::{AccessMethod, FdIndex, FdIndexSettings};
 use strandline_storage::level_blocks::{
-    BlockQueue, FileBlocks, LevelBlocks, LevelFileId, file_names, level_file_name,
+    BlockQueue, FileBlocks, LevelBlocks, LevelFileId, level_file_name,
 };
 use strandline_storage::pages::PageLog;
 
@@ -269,17 +269,6 @@ impl Drop for LevelIndex {
         let counted = self.counted.load(Relaxed);
         self.taken_bytes.fetch_sub(counted, Relaxed);
     }
-}
-
-/// Removes the files of an index that are there.
-pub(super) fn remove(device: &dyn Device, id: LevelFileId) -> Result<()> {
-    let present = device.list()?;
-    for name in file_names(&level_file_name(id)) {
-        if present.contains(&name) {
-            device.remove(&name)?;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(all(test, not(shuttle)))]

@@ -1,9 +1,10 @@
 //! The files of indexes: their numbers, who uses them, their memory, and their removal.
 //!
 //! An index with [`IndexStorage::Pages`](crate::catalog::index::IndexStorage) has a page file, one
-//! with `Levels` a level file with its images. Its definition names the file. Pages are changed
-//! through `strandline_storage::pages`; the log's records of them are in `log`. Indexes in levels
-//! log nothing (`levels`).
+//! with `Levels` a level file with its images, one with `Blocks` a page file of its tree and a second
+//! one of its LIDBlocks, on the fast tier, with the next number. Its definition names the first
+//! file. Pages are changed through `strandline_storage::pages`; the log's records of them are in
+//! `log`. Indexes in levels log nothing (`levels`).
 //!
 //! Invariants:
 //! 1. The file that the newest definition names is that of the index in memory, or it is *lost*: no
@@ -12,7 +13,8 @@
 //! 2. A file is durable with its name before the catalog that names it is committed.
 //! 3. A file is removed when no index in memory has it ([`HeldFile`]) and no catalog that an
 //!    opening may find names it: by a checkpoint, or by the opening.
-//! 4. A number is used once: it is above those of all files, of the manifest, and of all records
+//! 4. Both files of an index with LIDBlocks are in use, lost or removed together.
+//! 5. A number is used once: it is above those of all files, of the manifest, and of all records
 //!    that may be replayed.
 //!
 //! A file is lost when it was closed by a failed sync or by damage that the replay or a compaction
@@ -29,6 +31,7 @@
 //! [`Settings::index_head_bytes`]: crate::Settings::index_head_bytes
 //! [`Settings::ssd_cache_memory_bytes`]: crate::Settings::ssd_cache_memory_bytes
 
+mod blocks;
 mod cache;
 mod levels;
 mod log;
@@ -37,7 +40,7 @@ mod swept;
 pub(crate) use log::IndexRecord;
 
 use crate::catalog::index::IndexStorage;
-use crate::catalog::index_file::IndexFile;
+use crate::catalog::index_file::{IndexFile, blocks_file};
 use crate::settings::Settings;
 use cache::Opening;
 use levels::LevelIndex;
@@ -49,8 +52,8 @@ use strandline_base::sync::{AtomicBool, AtomicU32, Mutex, Ordering};
 use strandline_base::{CommitTs, Error, ErrorKind, Result, SqlState, StorageId};
 use strandline_device::Device;
 use strandline_index::{
-    AccessMethod, FdIndexSettings, PagedIndex, PagedIndexSettings, PartOrder, SpatialIndex,
-    SpatialIndexSettings, TreeFigures,
+    AccessMethod, FdIndexSettings, LidIndex, PagedIndex, PagedIndexSettings, PartOrder,
+    SpatialIndex, SpatialIndexSettings, TreeFigures,
 };
 use strandline_storage::level_blocks::BlockQueue;
 use strandline_storage::pages::{PageFileId, PageSettings, PageStore, Redo};
@@ -102,6 +105,8 @@ struct Uses {
     count: usize,
     /// that index, if it is in levels
     levels: Weak<LevelIndex>,
+    /// that index, if it has LIDBlocks
+    blocks: Weak<LidIndex>,
 }
 
 impl Files {
@@ -110,6 +115,20 @@ impl Files {
         let held = self.held.iter();
         held.filter_map(|(file, uses)| Some((*file, uses.levels.upgrade()?)))
             .collect()
+    }
+
+    /// The indexes with LIDBlocks, by number of the tree's file.
+    fn blocks(&self) -> Vec<(IndexFile, Arc<LidIndex>)> {
+        let held = self.held.iter();
+        held.filter_map(|(file, uses)| Some((*file, uses.blocks.upgrade()?)))
+            .collect()
+    }
+
+    /// The file of an index of which a page file is part.
+    fn owner(&self, part: PageFileId) -> IndexFile {
+        let mut held = self.held.keys();
+        let owner = held.find(|file| file.page_files().any(|own| own == part));
+        owner.copied().unwrap_or(IndexFile::Pages(part))
     }
 }
 
@@ -124,7 +143,7 @@ pub(crate) enum FileKeys {
 /// The entries of an index in a file, and the use of this file.
 pub(crate) type FileEntries = (Arc<dyn AccessMethod>, HeldFile);
 
-/// Does some steps of an index's compaction; whether there are more.
+/// Does some steps of an index's compaction, or moves a block; whether there are more.
 pub(crate) type Steps<'a> = &'a dyn Fn() -> Result<bool>;
 
 /// How much of the log images of level files have to cover: bytes and 1.
@@ -156,20 +175,18 @@ impl HeldFile {
         self.id
     }
 
-    /// The file's length in bytes; 0 if it has been closed.
+    /// The length of its parts in bytes; 0 of those that have been closed.
     pub fn bytes(&self) -> u64 {
-        match (self.id, &self.levels) {
-            (IndexFile::Pages(id), _) => self.files.pages.file_bytes(id).unwrap_or(0),
-            (IndexFile::Levels(_), levels) => {
-                levels.as_ref().map_or(0, |levels| levels.file_bytes())
-            }
-        }
+        let levels = self.levels.as_ref().map_or(0, |levels| levels.file_bytes());
+        let pages = self.id.page_files();
+        let pages = pages.map(|id| self.files.pages.file_bytes(id).unwrap_or(0));
+        levels + pages.sum::<u64>()
     }
 
     /// Reads every page that is in use, and appends the first damage. The check of an index in
     /// levels reads its blocks itself.
     pub fn check(&self, damage: &mut Vec<String>) {
-        if let IndexFile::Pages(id) = self.id {
+        for id in self.id.page_files() {
             let checked = self.files.pages.check(id);
             damage.extend(checked.err().map(|error| error.to_string()));
         }
@@ -186,6 +203,18 @@ impl HeldFile {
         if let Some(levels) = &self.levels {
             levels.set_complete();
         }
+    }
+
+    /// What an index with LIDBlocks has in them now, in words; None: it has none. Reads them.
+    ///
+    /// # Errors
+    /// Those of reading the blocks: XX001 if they are damaged.
+    pub fn blocks(&self) -> Result<Option<String>> {
+        let files = self.files.files.lock();
+        let uses = files.held.get(&self.id);
+        let index = uses.and_then(|uses| uses.blocks.upgrade());
+        drop(files);
+        index.map(|index| blocks::in_words(&index)).transpose()
     }
 
     /// Makes the entries durable that the log does not have: those of an index in levels.
@@ -358,39 +387,47 @@ impl IndexFiles {
         named: &BTreeSet<IndexFile>,
     ) -> Result<BTreeMap<IndexFile, Error>> {
         let found = device.list()?;
+        let named_parts: BTreeSet<String> = named.iter().flat_map(|file| file.names()).collect();
         for name in &found {
             let Some(id) = IndexFile::of_name(name) else {
                 continue;
             };
-            self.raise_next(id.number().saturating_add(1));
-            if !named.contains(&id) {
-                if let IndexFile::Pages(id) = id {
-                    self.pages.close_file(id);
-                }
+            self.raise_next(id.next_number());
+            if !named_parts.contains(name) {
+                self.forget(id);
                 device.remove(name)?;
             }
         }
         let mut missing = BTreeMap::new();
         for file in named {
-            self.raise_next(file.number().saturating_add(1));
-            match file {
-                IndexFile::Pages(id) => match self.pages.open_file(*id) {
-                    Ok(()) => self.enter(*file, 0),
-                    Err(error) => drop(missing.insert(*file, self.cause_of_loss(*id, error))),
-                },
-                // They are read when their index is opened.
-                IndexFile::Levels(_) => match missing_part(*file, &found) {
-                    None => self.enter(*file, 0),
-                    Some(error) => {
-                        for part in file.names().filter(|part| found.contains(part)) {
-                            device.remove(&part)?;
-                        }
-                        missing.insert(*file, error);
+            self.raise_next(file.next_number());
+            let opened = match missing_part(*file, &found) {
+                None => self.open_pages(*file),
+                Some(error) => {
+                    for part in file.names().filter(|part| found.contains(part)) {
+                        device.remove(&part)?;
                     }
-                },
+                    let mut pages = file.page_files();
+                    let lost = pages.find(|id| self.lost_with_cache.contains(id));
+                    Err(lost.map_or(error.clone(), |id| self.cause_of_loss(id, error)))
+                }
+            };
+            match opened {
+                Ok(()) => self.enter(*file, 0),
+                Err(error) => drop(missing.insert(*file, error)),
             }
         }
         Ok(missing)
+    }
+
+    /// Opens all page files of an index, or none. Level files are read when their index is opened.
+    fn open_pages(&self, file: IndexFile) -> Result<()> {
+        let mut parts = file.page_files();
+        let opened = parts.try_for_each(|id| {
+            let opened = self.pages.open_file(id);
+            opened.map_err(|error| self.cause_of_loss(id, error))
+        });
+        opened.inspect_err(|_| self.forget(file))
     }
 
     /// The redo of the log's records on the open files.
@@ -421,17 +458,20 @@ impl IndexFiles {
     ///
     /// # Errors
     /// Those of the device and of the log: 53100 on a full disk; 53200 for more indexes in levels
-    /// than memory allows; XX000 for an index in memory, and for one of boxes in levels.
+    /// than memory allows; XX000 for an index in memory, and for one of boxes that is not on pages.
     pub fn create(self: &Arc<Self>, storage: IndexStorage, keys: FileKeys) -> Result<FileEntries> {
         let head_bytes = match storage {
             IndexStorage::Levels => self.new_head_bytes()?,
-            IndexStorage::Memory | IndexStorage::Pages => 0,
+            IndexStorage::Memory | IndexStorage::Pages | IndexStorage::Blocks(_) => 0,
         };
-        let used = self.next.fetch_add(1, Ordering::Relaxed);
-        if used == u32::MAX {
+        let taken = |next: u32| next.checked_add(IndexFile::numbers(storage));
+        let used = self
+            .next
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken);
+        let used = used.map_err(|_| {
             let what = "all numbers of files of indexes have been used";
-            return Err(Error::invalid(SqlState::PROGRAM_LIMIT_EXCEEDED, what));
-        }
+            Error::invalid(SqlState::PROGRAM_LIMIT_EXCEEDED, what)
+        })?;
         let file = IndexFile::new(storage, used)
             .ok_or_else(|| Error::internal("an index in memory has no file"))?;
         // From the first moment on it is in use: a checkpoint removes the others.
@@ -447,24 +487,32 @@ impl IndexFiles {
                 let index = SpatialIndex::create(self.pages.clone(), id, settings)?;
                 Ok((Arc::new(index), held))
             }
-            (IndexFile::Levels(_), FileKeys::Boxes) => Err(boxes_in_levels()),
+            (IndexFile::Levels(_) | IndexFile::Blocks(_), FileKeys::Boxes) => {
+                Err(boxes_beside_pages())
+            }
             (IndexFile::Levels(id), FileKeys::Ordered(parts)) => {
                 let settings = self.level_settings(parts, head_bytes);
                 let index = LevelIndex::create(self.level_device(), &self.log, id, settings)?;
                 Ok((self.use_levels(&mut held, index), held))
             }
+            (IndexFile::Blocks(id), FileKeys::Ordered(parts)) => {
+                let form = storage.blocks().map(blocks::form);
+                let form = form.ok_or_else(|| Error::internal("an index without blocks"))?;
+                let (files, settings) = ((id, blocks_file(id)), self.page_settings(parts));
+                let index = LidIndex::create(self.pages.clone(), files, settings, form)?;
+                Ok((self.use_blocks(file, index), held))
+            }
         }
     }
 
-    /// The index in an open file. One on pages is as the replay of the log has left it, one in
-    /// levels is as of its newest image.
+    /// The index in open files. One on pages, with LIDBlocks or not, is as the replay of the log has
+    /// left it, one in levels is as of its newest image.
     ///
     /// # Errors
     /// XX001 if it is damaged; the failure that has closed the file.
     pub fn open_index(self: &Arc<Self>, file: IndexFile, keys: FileKeys) -> Result<FileEntries> {
-        if let IndexFile::Pages(id) = file {
-            self.pages.check_usable(id)?;
-        }
+        let mut pages = file.page_files();
+        pages.try_for_each(|id| self.pages.check_usable(id))?;
         match (file, keys) {
             (IndexFile::Pages(id), FileKeys::Ordered(parts)) => {
                 let settings = self.page_settings(parts);
@@ -476,7 +524,9 @@ impl IndexFiles {
                 let index = SpatialIndex::open(self.pages.clone(), id, settings)?;
                 Ok((Arc::new(index), self.hold(file)))
             }
-            (IndexFile::Levels(_), FileKeys::Boxes) => Err(boxes_in_levels()),
+            (IndexFile::Levels(_) | IndexFile::Blocks(_), FileKeys::Boxes) => {
+                Err(boxes_beside_pages())
+            }
             (IndexFile::Levels(id), FileKeys::Ordered(parts)) => {
                 let settings = self.level_settings(parts, self.opened_head_bytes());
                 let wanted = self.wanted.lock().of(id.0);
@@ -484,6 +534,12 @@ impl IndexFiles {
                     LevelIndex::open(self.level_device(), &self.log, (id, wanted), settings)?;
                 let mut held = self.hold(file);
                 Ok((self.use_levels(&mut held, index), held))
+            }
+            (IndexFile::Blocks(id), FileKeys::Ordered(parts)) => {
+                let (files, settings) = ((id, blocks_file(id)), self.page_settings(parts));
+                let index = LidIndex::open(self.pages.clone(), files, settings)?;
+                let held = self.hold(file);
+                Ok((self.use_blocks(file, index), held))
             }
         }
     }
@@ -579,6 +635,15 @@ impl IndexFiles {
         entries
     }
 
+    /// The index with LIDBlocks of a held file.
+    fn use_blocks(&self, file: IndexFile, index: LidIndex) -> Arc<dyn AccessMethod> {
+        let index = Arc::new(index);
+        if let Some(uses) = self.files.lock().held.get_mut(&file) {
+            uses.blocks = Arc::downgrade(&index);
+        }
+        index
+    }
+
     /// Adds a file unless it is known, and so many indexes that have it.
     fn enter(&self, id: IndexFile, uses: usize) {
         let mut files = self.files.lock();
@@ -595,11 +660,12 @@ impl IndexFiles {
         let (redo_from, failures) = self.pages.checkpoint_each()?;
         let mut failed = Vec::new();
         for (id, failure) in failures {
+            let file = self.files.lock().owner(id);
             match self.pages.check_usable(id) {
-                Ok(()) => failed.push((IndexFile::Pages(id), failure)),
+                Ok(()) => failed.push((file, failure)),
                 Err(cause) => {
-                    self.pages.close_file(id);
-                    self.note_lost(IndexFile::Pages(id), cause);
+                    self.forget(file);
+                    self.note_lost(file, cause);
                 }
             }
         }
@@ -618,42 +684,53 @@ impl IndexFiles {
         })
     }
 
-    /// Calls `each` for the indexes in levels that are not pausing, with their next steps of
-    /// compactions that are under way or due. The steps return whether there are more. Those of a
-    /// compaction that has failed for good return its error, which a writer may have met.
+    /// Calls `each` for the indexes in levels and those with LIDBlocks that are not pausing, with
+    /// their next steps: of compactions that are under way or due, or the move of a nearly full
+    /// block. The steps return whether there are more. Those of a compaction that has failed for
+    /// good return its error, which a writer may have met.
     pub fn compact(
         &self,
         is_pausing: &dyn Fn(IndexFile) -> bool,
         each: &mut dyn FnMut(IndexFile, Steps<'_>),
     ) {
-        let levels = self.files.lock().levels();
+        let files = self.files.lock();
+        let (levels, blocks) = (files.levels(), files.blocks());
+        drop(files);
         for (file, index) in levels {
             if !is_pausing(file) {
                 each(file, &|| index.compact());
             }
         }
+        for (file, index) in blocks {
+            let are_usable = file
+                .page_files()
+                .all(|id| self.pages.check_usable(id).is_ok());
+            if are_usable && !is_pausing(file) {
+                each(file, &|| index.flush_step());
+            }
+        }
     }
 
-    /// Whether there are indexes in levels.
-    pub fn has_levels(&self) -> bool {
+    /// Whether there are indexes that background work has steps for: in levels, or with LIDBlocks.
+    pub fn has_steps(&self) -> bool {
         let files = self.files.lock();
         let mut held = files.held.keys();
-        held.any(|file| matches!(file, IndexFile::Levels(_)))
+        held.any(|file| matches!(file, IndexFile::Levels(_) | IndexFile::Blocks(_)))
     }
 
-    /// Closes a file that is about to be removed.
+    /// Closes the page files of an index, which are about to be removed.
     pub fn forget(&self, id: IndexFile) {
-        if let IndexFile::Pages(id) = id {
+        for id in id.page_files() {
             self.pages.close_file(id);
         }
     }
 
-    /// Removes a file; one of several parts as far as it is there.
+    /// Removes the parts of a file that are there.
     fn remove(&self, id: IndexFile) -> Result<()> {
-        match id {
-            IndexFile::Pages(id) => self.pages.drop_file(id),
-            IndexFile::Levels(id) => levels::remove(&*self.device, id),
-        }
+        self.forget(id);
+        let present = self.device.list()?;
+        let mut parts = id.names().filter(|part| present.contains(part));
+        parts.try_for_each(|part| self.device.remove(&part))
     }
 
     /// No opening uses this file again.
@@ -696,8 +773,8 @@ fn missing_part(file: IndexFile, names: &[String]) -> Option<Error> {
 }
 
 #[cold]
-fn boxes_in_levels() -> Error {
-    Error::internal("an index over points or boxes is on pages, not in levels")
+fn boxes_beside_pages() -> Error {
+    Error::internal("an index over points or boxes is on pages, without levels and LIDBlocks")
 }
 
 #[cfg(all(test, not(shuttle)))]

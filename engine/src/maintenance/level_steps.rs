@@ -1,9 +1,10 @@
-//! The background work of indexes in levels: steps of the compactions that are under way or due,
-//! some of each index in turn.
+//! The background work of indexes in levels, steps of the compactions that are under way or due, and
+//! of indexes with LIDBlocks, moves of nearly full blocks to the tree: some of each index in turn.
 //!
 //! A thread of its own does them, since a checkpoint may take long and a writer without room in a
 //! head would wait for it. Without background threads they are part of a turn of the maintenance.
-//! Writers that owe work do steps themselves (docs/rfcs/3-fd-tree.md).
+//! Writers that owe work do steps themselves (docs/rfcs/3-fd-tree.md), and a writer that meets a full
+//! block moves it.
 //!
 //! A step that fails is told, and tried again after growing pauses. An index whose compaction
 //! cannot go on is given up by the next checkpoint, which is asked for.
@@ -20,7 +21,7 @@ use strandline_base::{ErrorKind, Result};
 /// Interval of the thread's looks whether a compaction is due. A head that is half full when it is
 /// seen has room for the writers meanwhile, or they do steps.
 const IDLE: Duration = Duration::from_millis(20);
-/// That interval while there is no index in levels. Writers of the first one do steps themselves.
+/// That interval while there is no such index. Writers of the first one do steps themselves.
 const IDLE_WITHOUT_INDEXES: Duration = Duration::from_secs(1);
 
 /// The thread: it ends when the database is closed or dropped.
@@ -30,7 +31,7 @@ pub(super) fn run(db: &Weak<Db>, maintenance: &Maintenance) {
             return;
         };
         let is_more_due = db.do_level_steps();
-        let idle = match db.index_files.has_levels() {
+        let idle = match db.index_files.has_steps() {
             true => IDLE,
             false => IDLE_WITHOUT_INDEXES,
         };

@@ -175,6 +175,21 @@ impl StoredIndex {
         self.file.as_ref()?.level_figures()
     }
 
+    /// The names of its files, with what its LIDBlocks have; None: it is in memory.
+    pub(crate) fn files_in_words(&self) -> Option<String> {
+        let file = self.file.as_ref()?;
+        let names: Vec<String> = match file.id() {
+            IndexFile::Blocks(_) => file.id().names().collect(),
+            IndexFile::Pages(_) | IndexFile::Levels(_) => vec![file.id().name()],
+        };
+        let names = names.join(", ");
+        Some(match file.blocks() {
+            Ok(None) => names,
+            Ok(Some(blocks)) => format!("{names}: {blocks}"),
+            Err(error) => format!("{names}: {}", error.message()),
+        })
+    }
+
     /// Verifies the index by itself; appends the damage found, one line each.
     pub(crate) fn check(&self, damage: &mut Vec<String>) -> Result<()> {
         let before = damage.len();

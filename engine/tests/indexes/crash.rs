@@ -128,7 +128,9 @@ pub fn at_every_point(
         let outcomes = [0, 1, 2 + point];
         let verified = match crate::STORAGE {
             IndexStorage::Memory => &outcomes[..],
-            IndexStorage::Pages | IndexStorage::Levels => &outcomes[point as usize % 3..][..1],
+            IndexStorage::Pages | IndexStorage::Levels | IndexStorage::Blocks(_) => {
+                &outcomes[point as usize % 3..][..1]
+            }
         };
         for &outcome in verified {
             let what = format!("crash at operation {point} of {operations}, outcome {outcome}");

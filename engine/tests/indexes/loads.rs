@@ -13,23 +13,25 @@ use strandline_engine::*;
 /// Rows of a load, bytes of each row's text, and the memory: several ranges.
 const ROWS: i64 = match crate::STORAGE {
     IndexStorage::Memory => 120_000,
-    IndexStorage::Pages => 20_000,
+    IndexStorage::Pages | IndexStorage::Blocks(_) => 20_000,
     // Heads of tests are small, so compactions are many.
     IndexStorage::Levels => 5_000,
 };
 const TEXT_BYTES: usize = match crate::STORAGE {
     IndexStorage::Memory => 1,
-    IndexStorage::Pages | IndexStorage::Levels => 100,
+    IndexStorage::Pages | IndexStorage::Levels | IndexStorage::Blocks(_) => 100,
 };
 const MEMORY_BYTES: usize = match crate::STORAGE {
     IndexStorage::Memory => 4 * Settings::MEMORY_BYTES_MIN,
-    IndexStorage::Pages | IndexStorage::Levels => Settings::MEMORY_BYTES_MIN,
+    IndexStorage::Pages | IndexStorage::Levels | IndexStorage::Blocks(_) => {
+        Settings::MEMORY_BYTES_MIN
+    }
 };
 
 /// Rows of a load that violates constraints.
 const DUPLICATES: i64 = match crate::STORAGE {
     IndexStorage::Memory => 5_000,
-    IndexStorage::Pages | IndexStorage::Levels => 1_500,
+    IndexStorage::Pages | IndexStorage::Levels | IndexStorage::Blocks(_) => 1_500,
 };
 
 /// The table with a primary key and four indexes, two of them unique.

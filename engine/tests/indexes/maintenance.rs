@@ -187,7 +187,7 @@ fn an_updated_index_stays_as_small_as_a_fresh_one() {
     const ROWS: i64 = 2_000;
     const UPDATES: u64 = match crate::STORAGE {
         IndexStorage::Memory => 100_000,
-        IndexStorage::Pages | IndexStorage::Levels => 20_000,
+        IndexStorage::Pages | IndexStorage::Levels | IndexStorage::Blocks(_) => 20_000,
     };
     /// updates of one transaction, and between two turns
     const STEP: u64 = 250;
@@ -229,7 +229,7 @@ fn an_updated_index_stays_as_small_as_a_fresh_one() {
     // A page file grows by eight pages at a time.
     let step = match crate::STORAGE {
         IndexStorage::Memory => 0,
-        IndexStorage::Pages => 8 * 8192,
+        IndexStorage::Pages | IndexStorage::Blocks(_) => 8 * 8192,
         // Two images, and the blocks of levels that are being replaced.
         IndexStorage::Levels => 1 << 20,
     };

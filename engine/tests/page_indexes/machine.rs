@@ -155,6 +155,7 @@ impl Machine {
     }
 
     /// Leaves so much room on each disk; None: as much as is wanted.
+    #[allow(dead_code)]
     pub fn leave_room(&self, bytes: Option<u64>) {
         for disk in self.disks() {
             disk.limit_capacity(bytes.map(|bytes| disk.used_bytes() + bytes));

@@ -7,12 +7,13 @@
 //! | `ALTER INDEX …` | `ALTER TABLE …`, which takes an index's name as PostgreSQL's does |
 //! | `ALTER INDEX i RESET (a)` | `ALTER TABLE i SET (a)` |
 //! | `DROP INDEX CONCURRENTLY i` | `DROP INDEX i PURGE` |
+//! | `VACUUM INDEX i` | `VACUUM REINDEX i` |
 //! | `REINDEX kind CONCURRENTLY n` | `OPTIMIZE TABLE n ON CLUSTER kind FINAL` |
 
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
     AlterTable, AlterTableOperation, BinaryOperator, CreateIndex, Expr, Ident, ObjectType,
-    RenameTableNameKind, SqlOption, Statement,
+    RenameTableNameKind, SqlOption, Statement, VacuumStatement,
 };
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -36,8 +37,24 @@ pub(super) fn parse(parser: &mut Parser<'_>) -> Option<Result<Statement, ParserE
         (Keyword::ALTER, Some(Keyword::INDEX)) => Some(alter(parser)),
         (Keyword::DROP, Some(Keyword::INDEX)) => Some(drop(parser)),
         (Keyword::REINDEX, _) => Some(reindex(parser)),
+        // VACUUM of a table called "index" ends with its name.
+        (Keyword::VACUUM, Some(Keyword::INDEX)) => word(parser, 2).map(|_| vacuum(parser)),
         _ => None,
     }
+}
+
+fn vacuum(parser: &mut Parser<'_>) -> Result<Statement, ParserError> {
+    parser.expect_keywords(&[Keyword::VACUUM, Keyword::INDEX])?;
+    Ok(Statement::Vacuum(VacuumStatement {
+        full: false,
+        sort_only: false,
+        delete_only: false,
+        reindex: true,
+        recluster: false,
+        table_name: Some(parser.parse_object_name(false)?),
+        threshold: None,
+        boost: false,
+    }))
 }
 
 fn create(parser: &mut Parser<'_>, unique: bool) -> Result<Statement, ParserError> {

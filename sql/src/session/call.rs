@@ -15,9 +15,11 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Value,
 };
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use strandline_base::utc::format_utc;
 use strandline_base::{Error, Result, SqlState};
+use strandline_engine::Db;
 
 /// The procedure that writes a backup.
 const BACKUP: &str = "strandline_backup";
@@ -59,19 +61,27 @@ impl Session {
     /// A checkpoint. It serves the whole database, so that it runs to its end in the background
     /// when the statement is cancelled or its time is up.
     pub(super) async fn checkpoint(&self, full: bool) -> Result<()> {
+        self.maintain("checkpoint", move |db| db.checkpoint(full).map(|_| ()))
+            .await
+    }
+
+    /// Does work of maintenance, called `name`, on a thread of its own until the statement is
+    /// cancelled.
+    pub(super) async fn maintain(
+        &self,
+        name: &'static str,
+        work: impl FnOnce(&Arc<Db>) -> Result<()> + Send + 'static,
+    ) -> Result<()> {
         let cancel = self.cancel.clone();
         cancel.start();
         cancel.check()?;
         let _timer = self.timer();
         let db = self.shared.db.clone();
-        let work = self
-            .shared
-            .threads()
-            .spawn_blocking(move || db.checkpoint(full));
+        let work = self.shared.threads().spawn_blocking(move || work(&db));
         let done = async {
             match work.await {
-                Ok(report) => report.map(|_| ()),
-                Err(panic) => Err(Error::internal(format!("the checkpoint panicked: {panic}"))),
+                Ok(outcome) => outcome,
+                Err(panic) => Err(Error::internal(format!("the {name} panicked: {panic}"))),
             }
         };
         cancel.guard(done).await

@@ -250,6 +250,9 @@ impl Session {
             Parsed::Close { cursor } => close(cursor)?,
             // There are no notifications.
             Parsed::UNLISTEN { .. } => Summary::tag("UNLISTEN"),
+            Parsed::Vacuum(vacuum) if vacuum.reindex => {
+                self.vacuum_index(vacuum.table_name.as_ref()).await?
+            }
             Parsed::Vacuum(vacuum) => self.vacuum(vacuum.table_name.as_ref(), vacuum.full).await?,
             Parsed::Analyze(analyze) => self.analyze(analyze.table_name.as_ref())?,
             Parsed::Prepare {

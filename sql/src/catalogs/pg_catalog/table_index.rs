@@ -244,12 +244,16 @@ pub fn positions(table: &TableDef, columns: &[ColumnId]) -> Vec<i64> {
 }
 
 /// The storage parameters of a secondary index in WITH, in order; memory is not named.
-pub fn storage_parameters(index: &IndexDef) -> Vec<(&str, &str)> {
+pub fn storage_parameters(index: &IndexDef) -> Vec<(&str, String)> {
     let given = index.options.iter();
-    let mut all: Vec<(&str, &str)> = given.map(|(n, v)| (n.as_str(), v.as_str())).collect();
+    let mut all: Vec<(&str, String)> = given.map(|(n, v)| (n.as_str(), v.clone())).collect();
     // An R-tree has no other storage.
     if index.is_on_device() && index.method != IndexMethod::Spatial {
-        all.push(("storage", index.storage.name()));
+        all.push(("storage", index.storage.name().to_string()));
+    }
+    if let Some(blocks) = index.storage.blocks() {
+        all.push(("lid_block", blocks.kind.name().to_string()));
+        all.push(("lid_block_entries", blocks.entries.to_string()));
     }
     all
 }

@@ -2,7 +2,7 @@
 //! index's name does the same.
 
 use super::gone;
-use super::options::{self, Change};
+use super::options::{self, Place};
 use crate::parse::names;
 use crate::planning::context::StatementContext;
 use crate::statements::ddl::relation_names;
@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState, TableId};
-use strandline_engine::catalog::index::{IndexDef, IndexId, IndexMethod, IndexState};
+use strandline_engine::catalog::index::{IndexDef, IndexId, IndexMethod, IndexState, IndexStorage};
 use strandline_engine::catalog::{Catalog, TableDef};
 
 /// One operation on the index `name` of `table`.
@@ -77,15 +77,14 @@ fn rename(table: &mut TableDef, old: &str, new: &str) {
     }
 }
 
-/// Changes parameters of a secondary index. One with another storage is filled again, under a new
-/// number.
+/// Changes parameters of a secondary index. One with another storage, or with other LIDBlocks, is
+/// filled again, under a new number.
 fn set_options(
     context: &StatementContext,
     table: &mut TableDef,
     name: &str,
     written: &[SqlOption],
 ) -> Result<()> {
-    let changes = options::of_alter(written)?;
     let next = table.next_index;
     let Some(index) = secondary(table, name) else {
         return Err(Error::unsupported(
@@ -96,16 +95,17 @@ fn set_options(
              pages, 'ordered' into memory.",
         ));
     };
-    let mut storage = index.storage;
-    for change in changes {
-        match change {
-            // An R-tree has one storage; the engine refuses others.
-            Change::Storage(None) if index.method == IndexMethod::Spatial => {}
-            Change::Storage(wanted) => storage = wanted.unwrap_or(context.index_storage),
-            Change::Kept(option, Some(value)) => drop(index.options.insert(option, value)),
-            Change::Kept(option, None) => drop(index.options.remove(&option)),
-        }
+    let mut place = Place::of(index.storage);
+    options::alter(written, &mut place, &mut index.options)?;
+    let is_spatial = index.method == IndexMethod::Spatial;
+    if is_spatial && place.has_blocks() {
+        return Err(options::no_blocks());
     }
+    let storage = place.resolve(match is_spatial {
+        // An R-tree has one storage; the engine refuses others.
+        true => IndexStorage::Pages,
+        false => context.index_storage,
+    })?;
     if storage != index.storage {
         index.storage = storage;
         index.id = IndexId(next);

@@ -76,8 +76,11 @@ pub fn index(
     let include = create.include.iter();
     let include: Result<Vec<ColumnId>> = include.map(|name| column(table, name)).collect();
     let predicate = create.predicate.as_ref();
-    let (options, storage) = options::of_create(create)?;
-    let storage = agreed(method, storage)?;
+    let (options, mut place) = options::of_create(create)?;
+    if method == Method::RTree && place.has_blocks() {
+        return Err(options::no_blocks());
+    }
+    place.storage = agreed(method, place.storage)?;
     Ok(IndexDef {
         id: IndexId(0),
         name: String::new(),
@@ -96,7 +99,7 @@ pub fn index(
         complete_since: CommitTs::ZERO,
         options,
         comment: None,
-        storage: storage.unwrap_or(context.index_storage),
+        storage: place.resolve(context.index_storage)?,
         file_number: None,
     })
 }

@@ -1,20 +1,138 @@
-//! Storage parameters of an index: `storage`, and those of PostgreSQL, which are kept and shown
-//! without effect.
+//! Storage parameters of an index: `storage`, `lid_block` and `lid_block_entries`, and those of
+//! PostgreSQL, which are kept and shown without effect.
 
 use crate::parse::index_statements::TABLESPACE;
 use crate::parse::names;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, CreateIndex, Expr, SqlOption};
 use std::collections::BTreeMap;
 use strandline_base::{Error, Result, SqlState};
-use strandline_engine::catalog::index::IndexStorage;
+use strandline_engine::catalog::index::{IndexStorage, LidBlockKind, LidBlocks};
 
 /// The parameter of an index's storage.
 const STORAGE: &str = "storage";
 
-/// The parameters in WITH (…) of CREATE INDEX without the storage, and the storage; None: WITH does
-/// not name one.
-pub fn of_create(create: &CreateIndex) -> Result<(BTreeMap<String, String>, Option<IndexStorage>)> {
-    let (mut options, mut storage) = (BTreeMap::new(), None);
+/// The parameter of the form of an index's LIDBlocks.
+const LID_BLOCK: &str = "lid_block";
+
+/// The parameter of the entries of a LIDBlock.
+const LID_BLOCK_ENTRIES: &str = "lid_block_entries";
+
+/// The word of `lid_block` for an index without blocks.
+const NONE: &str = "none";
+
+/// The parameters of the place of an index's entries.
+#[derive(Default)]
+pub struct Place {
+    /// the word of `storage`; None: it is not given
+    pub storage: Option<IndexStorage>,
+    kind: Option<LidBlockKind>,
+    entries: Option<u16>,
+}
+
+impl Place {
+    /// That of an index.
+    pub fn of(storage: IndexStorage) -> Self {
+        let blocks = storage.blocks();
+        Self {
+            storage: Some(match storage {
+                IndexStorage::Blocks(_) => IndexStorage::Pages,
+                other => other,
+            }),
+            kind: blocks.map(|blocks| blocks.kind),
+            entries: blocks.map(|blocks| blocks.entries),
+        }
+    }
+
+    /// Whether LIDBlocks are asked for.
+    pub fn has_blocks(&self) -> bool {
+        self.kind.is_some()
+    }
+
+    /// Sets a parameter, or resets it; false: it is none of these.
+    ///
+    /// # Errors
+    /// 22023 for a value that it cannot have.
+    pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<bool> {
+        match name {
+            STORAGE => self.storage = value.map(storage_named).transpose()?,
+            LID_BLOCK => {
+                self.kind = value.map_or(Ok(None), block_kind)?;
+                // Without blocks the number of a block's entries says nothing.
+                self.entries = self.entries.filter(|_| self.kind.is_some());
+            }
+            LID_BLOCK_ENTRIES => self.entries = value.map(block_entries).transpose()?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// The place of an index with these parameters. LIDBlocks mean pages; other indexes that name
+    /// no storage have `default`.
+    ///
+    /// # Errors
+    /// 22023 for LIDBlocks of another storage, and for entries of blocks that there are not.
+    pub fn resolve(&self, default: IndexStorage) -> Result<IndexStorage> {
+        let Some(kind) = self.kind else {
+            if self.entries.is_some() {
+                let message = format!("an index without LIDBlocks has no {LID_BLOCK_ENTRIES}");
+                let error = Error::invalid(SqlState::INVALID_PARAMETER_VALUE, message);
+                return Err(error.with_hint("Set lid_block to 'dense' or 'sparse', too."));
+            }
+            return Ok(self.storage.unwrap_or(default));
+        };
+        match self.storage {
+            None | Some(IndexStorage::Pages) => Ok(IndexStorage::Blocks(LidBlocks {
+                kind,
+                entries: self.entries.unwrap_or(LidBlocks::ENTRIES),
+            })),
+            Some(other) => {
+                let message = format!("an index with storage '{}' has no LIDBlocks", other.name());
+                let error = Error::invalid(SqlState::INVALID_PARAMETER_VALUE, message);
+                Err(error
+                    .with_hint("Set storage to 'pages' (USING btree), or lid_block to 'none'."))
+            }
+        }
+    }
+}
+
+/// 0A000 for LIDBlocks of an R-tree.
+pub fn no_blocks() -> Error {
+    Error::unsupported("access method \"rtree\" does not support LIDBlocks")
+        .with_hint("Leave out lid_block.")
+}
+
+fn block_kind(word: &str) -> Result<Option<LidBlockKind>> {
+    if word.eq_ignore_ascii_case(NONE) {
+        return Ok(None);
+    }
+    let mut all = LidBlockKind::ALL.into_iter();
+    let found = all.find(|kind| kind.name().eq_ignore_ascii_case(word));
+    found.map(Some).ok_or_else(|| {
+        let message = format!("invalid value for {LID_BLOCK}: \"{word}\"");
+        Error::invalid(SqlState::INVALID_PARAMETER_VALUE, message)
+            .with_hint("Valid values are 'dense', 'sparse' and 'none'.")
+    })
+}
+
+fn block_entries(value: &str) -> Result<u16> {
+    let invalid = |message| Error::invalid(SqlState::INVALID_PARAMETER_VALUE, message);
+    let number: i64 = value.parse().map_err(|_| {
+        invalid(format!(
+            "invalid value for integer option \"{LID_BLOCK_ENTRIES}\": {value}"
+        ))
+    })?;
+    let entries = u16::try_from(number).ok();
+    let entries = entries.filter(|entries| (1..=LidBlocks::ENTRIES_MAX).contains(entries));
+    entries.ok_or_else(|| {
+        let message = format!("value {value} out of bounds for option \"{LID_BLOCK_ENTRIES}\"");
+        let max = LidBlocks::ENTRIES_MAX;
+        invalid(message).with_detail(format!("Valid values are between \"1\" and \"{max}\"."))
+    })
+}
+
+/// The parameters in WITH (…) of CREATE INDEX without those of the place, and the place.
+pub fn of_create(create: &CreateIndex) -> Result<(BTreeMap<String, String>, Place)> {
+    let (mut options, mut place) = (BTreeMap::new(), Place::default());
     for option in &create.with {
         let (name, value) = match option {
             Expr::BinaryOp {
@@ -33,14 +151,14 @@ pub fn of_create(create: &CreateIndex) -> Result<(BTreeMap<String, String>, Opti
             }
             continue;
         }
-        if name.to_lowercase() == STORAGE {
-            storage = Some(storage_named(&value)?);
+        let name = name.to_lowercase();
+        if place.set(&name, Some(&value))? {
             continue;
         }
-        let (name, value) = checked(&name.to_lowercase(), &value)?;
+        let (name, value) = checked(&name, &value)?;
         options.insert(name, value);
     }
-    Ok((options, storage))
+    Ok((options, place))
 }
 
 /// The storage with a name.
@@ -57,31 +175,34 @@ pub fn storage_named(name: &str) -> Result<IndexStorage> {
     })
 }
 
-/// A change of a parameter of an index.
-pub enum Change {
-    /// to another storage; None: to that of indexes that name none
-    Storage(Option<IndexStorage>),
-    /// of a parameter that is kept and shown; None: it goes
-    Kept(String, Option<String>),
-}
-
-/// The parameters in SET (…) or RESET (…) of ALTER INDEX; RESET gives no values.
-pub fn of_alter(options: &[SqlOption]) -> Result<Vec<Change>> {
-    let changes = options.iter().map(|option| match option {
-        SqlOption::KeyValue { key, value } => match names::fold(key).as_str() {
-            STORAGE => Ok(Change::Storage(Some(storage_named(&text_of(value))?))),
-            name => {
-                let (name, value) = checked(name, &text_of(value))?;
-                Ok(Change::Kept(name, Some(value)))
+/// Changes the place of an index, and the parameters that are kept and shown, by SET (…) or
+/// RESET (…) of ALTER INDEX; RESET gives no values.
+///
+/// # Errors
+/// 22023 for unknown parameters and for values that they cannot have.
+pub fn alter(
+    written: &[SqlOption],
+    place: &mut Place,
+    kept: &mut BTreeMap<String, String>,
+) -> Result<()> {
+    for option in written {
+        let (name, value) = match option {
+            SqlOption::KeyValue { key, value } => (names::fold(key), Some(text_of(value))),
+            SqlOption::Ident(name) => (names::fold(name), None),
+            other => return Err(unrecognized(&other.to_string())),
+        };
+        if place.set(&name, value.as_deref())? {
+            continue;
+        }
+        match value {
+            Some(value) => {
+                let (name, value) = checked(&name, &value)?;
+                kept.insert(name, value);
             }
-        },
-        SqlOption::Ident(name) => match names::fold(name).as_str() {
-            STORAGE => Ok(Change::Storage(None)),
-            name => Ok(Change::Kept(known(name)?.to_string(), None)),
-        },
-        other => Err(unrecognized(&other.to_string())),
-    });
-    changes.collect()
+            None => drop(kept.remove(known(&name)?)),
+        }
+    }
+    Ok(())
 }
 
 fn text_of(value: &Expr) -> String {

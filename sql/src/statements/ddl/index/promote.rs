@@ -53,6 +53,11 @@ fn key_of(
     let Some(at) = table.indexes.iter().position(|def| def.name == index) else {
         return Err(not_usable(catalog, table, index));
     };
+    if table.indexes[at].storage.blocks().is_some() {
+        let message = format!("index \"{index}\" has LIDBlocks, which keys cannot have");
+        return Err(Error::unsupported(message)
+            .with_hint("ALTER INDEX … SET (lid_block = 'none') leaves the index on pages."));
+    }
     let columns = columns_of(&table.indexes[at])?;
     if primary && table.primary_key().is_some() {
         return Err(Error::invalid(
