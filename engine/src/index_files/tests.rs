@@ -36,7 +36,11 @@ fn create(files: &Arc<IndexFiles>) -> FileEntries {
 }
 
 fn create_as(files: &Arc<IndexFiles>, storage: IndexStorage) -> Result<FileEntries> {
-    files.create(storage, vec![PartOrder::default()])
+    files.create(storage, one_part())
+}
+
+fn one_part() -> FileKeys {
+    FileKeys::Ordered(vec![PartOrder::default()])
 }
 
 fn ids(device: &dyn Device) -> Vec<u32> {
@@ -138,8 +142,8 @@ fn more_heads_than_memory_allows_are_refused() {
 fn an_image_has_to_cover_what_the_manifest_wants() {
     let (device, files, _) = files();
     let (index, held) = create_as(&files, IndexStorage::Levels).expect("a file");
-    let (file, parts) = (held.id(), || vec![PartOrder::default()]);
-    let unfilled = files.open_index(file, parts()).err().expect("unfilled");
+    let file = held.id();
+    let unfilled = files.open_index(file, one_part()).err().expect("unfilled");
     assert_eq!(unfilled.sqlstate(), SqlState::DATA_CORRUPTED, "{unfilled}");
     held.store_unlogged().expect("complete");
     let key = index.encode(&[strandline_base::Value::BigInt(7)]);
@@ -158,7 +162,7 @@ fn an_image_has_to_cover_what_the_manifest_wants() {
             known: BTreeMap::from([(file.number(), position)]),
             others: 0,
         });
-        files.open_index(file, parts())
+        files.open_index(file, one_part())
     };
     let (found, _) = wants(covers).expect("covered");
     assert_eq!(found.len(), 1);
@@ -197,7 +201,7 @@ fn an_image_from_before_a_commit_is_not_taken_behind_it() {
         known: later.levels,
         others: 0,
     });
-    let refusal = files.open_index(file, vec![PartOrder::default()]).err();
+    let refusal = files.open_index(file, one_part()).err();
     let refusal = refusal.expect("lacks an entry");
     assert_eq!(refusal.sqlstate(), SqlState::DATA_CORRUPTED, "{refusal}");
 }
@@ -220,9 +224,7 @@ fn images_of_an_opening_cover_what_the_opened_one_does() {
         known: BTreeMap::from([(file.number(), covers)]),
         others: 0,
     });
-    let (_index, held) = files
-        .open_index(file, vec![PartOrder::default()])
-        .expect("covered");
+    let (_index, held) = files.open_index(file, one_part()).expect("covered");
     let stored = || files.checkpoint().expect("checkpoint").levels[&file.number()];
     assert_eq!(stored(), covers);
     held.set_complete();
