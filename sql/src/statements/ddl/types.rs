@@ -50,12 +50,14 @@ pub fn sql_type(data_type: &DataType) -> Result<SqlType> {
         );
     }
     if let DataType::Custom(name, _) = data_type {
-        // Casts accept these types for the system tables.
-        return Err(match types::from_ast(data_type) {
-            Ok(_) => Error::unsupported(format!("a column of type {name} is not supported"))
-                .with_hint("Use text, or integer or bigint for a number."),
-            Err(error) => error,
-        });
+        return match types::from_ast(data_type)? {
+            Some(sql_type @ (SqlType::Point | SqlType::Box)) => Ok(sql_type),
+            // Casts accept these types for the system tables.
+            _ => Err(
+                Error::unsupported(format!("a column of type {name} is not supported"))
+                    .with_hint("Use text, or integer or bigint for a number."),
+            ),
+        };
     }
     match types::from_ast(data_type) {
         Ok(Some(sql_type)) => Ok(sql_type),

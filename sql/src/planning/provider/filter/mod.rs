@@ -26,7 +26,7 @@ use strandline_base::{ColumnId, Error, Result};
 use strandline_engine::catalog::TableDef;
 use strandline_engine::{ColumnPredicate, RowFilter};
 use strandline_semantics::error::{convert, raise};
-use strandline_semantics::functions::trimmed_of_blanks;
+use strandline_semantics::functions::{SpatialOperator, trimmed_of_blanks};
 
 #[cfg(test)]
 mod tests;
@@ -186,10 +186,19 @@ pub fn is_pushable(expr: &Expr, def: &TableDef, schema: &Schema) -> bool {
                 && expression_type(&cast.expr, schema)
                     .is_some_and(|from| is_lossless(&from, cast.field.data_type()))
         }
+        Expr::ScalarFunction(call) if is_place_condition(call.name()) => {
+            all(&call.args.iter().collect::<Vec<_>>())
+        }
         // char(n) without its trailing blanks
         Expr::ScalarFunction(_) => trimmed_of_blanks(expr).is_some_and(|inner| all(&[inner])),
         _ => false,
     }
+}
+
+/// Whether a function is an operator between points and boxes that compares them, and cannot fail.
+fn is_place_condition(function: &str) -> bool {
+    let operator = SpatialOperator::of_function(function);
+    operator.is_some_and(|operator| operator != SpatialOperator::Distance)
 }
 
 fn is_safe_operator(op: Operator) -> bool {
