@@ -1,5 +1,6 @@
-//! Draws the figures of a run of the suites `lineage`, `soak`, `tiers` and `index`, each as SVG and PNG. A
-//! figure has our curves, the rivals' curves and the paper's numbers, where the paper gives any.
+//! Draws the figures of a run of the suites `lineage`, `soak`, `tiers` and `index`, each as SVG and
+//! PNG. A figure has our curves, the rivals' curves and the paper's numbers, where the paper gives
+//! any.
 //!
 //! A result's `config.plots` lists its points by figure. The titles of figures and the labels of
 //! axes are in this file.

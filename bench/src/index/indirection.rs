@@ -2,9 +2,9 @@
 //! indexes of record ids (`rid`), the paper's base method.
 //!
 //! Of Table 1 it shows the accesses of an operation by tier, of Fig. 5, 7 and 9 to 13 the time of
-//! one. One client works on emulated devices (`devices`). The goals: with 16 indexes an update takes
-//! at most 0.1 of `rid`'s time; with LIDBlocks of 32 entries an insertion takes at most 0.1 (sparse)
-//! and 0.25 (dense); a point query at most 1.05, a range 1.2.
+//! one. One client works on emulated devices (`devices`). The goals: with 16 indexes an update
+//! takes at most 0.1 of `rid`'s time; with LIDBlocks of 32 entries an insertion takes at most 0.1
+//! (sparse) and 0.25 (dense); a point query at most 1.05, a range 1.2.
 //!
 //! Fig. 6 is Table 1 in other words. Not measured: Fig. 8, which compares places on the disk with
 //! places on the SSD, and Fig. 14 and 15, for which the paper asks DB2's advisor.

@@ -1,9 +1,9 @@
 //! The files of indexes: their numbers, who uses them, their memory, and their removal.
 //!
 //! An index with [`IndexStorage::Pages`](crate::catalog::index::IndexStorage) has a page file, one
-//! with `Levels` a level file with its images, one with `Blocks` a page file of its tree and a second
-//! one of its LIDBlocks, on the fast tier, with the next number. Its definition names the first
-//! file. Pages are changed through `strandline_storage::pages`; the log's records of them are in
+//! with `Levels` a level file with its images, one with `Blocks` a page file of its tree and a
+//! second one of its LIDBlocks, on the fast tier, with the next number. Its definition names the
+//! first file. Pages are changed through `strandline_storage::pages`; the log's records of them are in
 //! `log`. Indexes in levels log nothing (`levels`).
 //!
 //! Invariants:

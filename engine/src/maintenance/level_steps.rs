@@ -1,10 +1,11 @@
-//! The background work of indexes in levels, steps of the compactions that are under way or due, and
-//! of indexes with LIDBlocks, moves of nearly full blocks to the tree: some of each index in turn.
+//! The background work of indexes in levels, steps of the compactions that are under way or due,
+//! and of indexes with LIDBlocks, moves of nearly full blocks to the tree: some of each index in
+//! turn.
 //!
 //! A thread of its own does them, since a checkpoint may take long and a writer without room in a
 //! head would wait for it. Without background threads they are part of a turn of the maintenance.
-//! Writers that owe work do steps themselves (docs/rfcs/3-fd-tree.md), and a writer that meets a full
-//! block moves it.
+//! Writers that owe work do steps themselves (docs/rfcs/3-fd-tree.md), and a writer that meets a
+//! full block moves it.
 //!
 //! A step that fails is told, and tried again after growing pauses. An index whose compaction
 //! cannot go on is given up by the next checkpoint, which is asked for.

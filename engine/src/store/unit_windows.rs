@@ -30,7 +30,8 @@ impl UnitWindows {
         has_room
     }
 
-    /// Starts windows that belong to no unit: the caller drops them. Whether there was room for all.
+    /// Starts windows that belong to no unit: the caller drops them. Whether there was room for
+    /// all.
     pub fn start_loose(
         &self,
         requests: Vec<StoreRequest>,

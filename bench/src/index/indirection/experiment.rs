@@ -2,8 +2,8 @@
 //! appends a version, so that the row has another place (its *record id*) afterwards.
 //!
 //! On the side `Rid`, indexes hold record ids: an update enters the new one into every index. On
-//! the side `Lid` they hold row ids (the paper's logical ids), and a table of their places is on the fast
-//! tier, each access of which is one of the device. Its indexes have LIDBlocks or none.
+//! the side `Lid` they hold row ids (the paper's logical ids), and a table of their places is on
+//! the fast tier, each access of which is one of the device. Its indexes have LIDBlocks or none.
 //!
 //! Each side has the same memory for pages of indexes and rows. Writes of a window include those of
 //! the checkpoint at its end. The log is not counted; `Rid` writes more of it. Every row that is

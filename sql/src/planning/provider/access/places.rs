@@ -1,4 +1,5 @@
-//! Conditions on the places of points and boxes: which boxes of an R-tree's entries may fulfil them.
+//! Conditions on the places of points and boxes: which boxes of an R-tree's entries may fulfil
+//! them.
 //!
 //! Invariant: if the condition is true for a value, its [`Place::query`] holds for the value's box.
 //! The other way round it need not be so, as the scan applies its filters again.

@@ -58,8 +58,8 @@ impl WalkEntries {
         }
     }
 
-    /// Whether the entries under `key` may not be in the wanted order: a key that is cut, or a place
-    /// with NaN, whose distance by the operator may be infinite.
+    /// Whether the entries under `key` may not be in the wanted order: a key that is cut, or a
+    /// place with NaN, whose distance by the operator may be infinite.
     pub fn is_unordered(&self, key: &KeyBytes) -> bool {
         match self {
             Self::Keys(_) => key.is_cut(),

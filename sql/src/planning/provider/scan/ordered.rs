@@ -7,8 +7,9 @@
 //! A walk by distance has no rows whose distance is NULL, and these come last. So it gives up if it
 //! ends before the reader has enough.
 //!
-//! A walk gives up at a cut key, or at a place with NaN, or after so many entries that a scan would have cost less. The
-//! node above ([`crate::planning::planner`]) then drops the rows so far and runs another plan.
+//! A walk gives up at a cut key, or at a place with NaN, or after so many entries that a scan would
+//! have cost less. The node above ([`crate::planning::planner`]) then drops the rows so far and
+//! runs another plan.
 
 use super::ScanExec;
 use super::fetch::Fetcher;
