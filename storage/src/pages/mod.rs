@@ -25,8 +25,8 @@
 //! 9. After a failed sync of the SSD cache the next checkpoint closes all files that go through it.
 //!    Files that are created from then on do not.
 //! 10. Once the space map of a file is known, a page that is not in use reads as zeros, if it is
-//!    not in memory. So a pointer read before its page was freed leads to a page without content,
-//!    wherever the end of the file is by then.
+//!     not in memory. So a pointer read before its page was freed leads to a page without content,
+//!     wherever the end of the file is by then.
 //!
 //! # Latches
 //! A thread latches a page at most once at a time, and latches pages in an order that all users of
