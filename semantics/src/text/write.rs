@@ -130,9 +130,9 @@ impl<'a> ValueWriter<'a> {
             DataType::Binary => binary::write_bytea(out, array.as_binary::<i32>().value(row)),
             DataType::BinaryView => binary::write_bytea(out, array.as_binary_view().value(row)),
             DataType::FixedSizeBinary(_) => binary::write_uuid(out, uuid_at(array, row)),
-            DataType::FixedSizeList(..) => match coordinates_at(array, row) {
-                &[x, y] => geometry::write_point(out, [x, y]),
-                &[high_x, high_y, low_x, low_y] => {
+            DataType::FixedSizeList(..) => match *coordinates_at(array, row) {
+                [x, y] => geometry::write_point(out, [x, y]),
+                [high_x, high_y, low_x, low_y] => {
                     geometry::write_box(out, [high_x, high_y], [low_x, low_y])
                 }
                 _ => Err(fmt::Error),

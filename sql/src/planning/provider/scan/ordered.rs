@@ -354,7 +354,7 @@ impl Walker {
         };
         let ts = fetcher.ts();
         Ok(OpenWalk {
-            entries: entries.map(|(entries, keys)| (entries.as_of(ts), keys)),
+            entries: entries.map(|(entries, keys)| (entries.at(ts), keys)),
             fetcher,
             covering,
             chunk: rows.clamp(CHUNK_MIN, CHUNK_MAX),

@@ -26,29 +26,29 @@ use strandline_semantics::sql::walk::{any_expression, walk_mut};
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Method {
     /// in the order of the keys
-    BTree,
+    Ordered,
     /// the same, in levels
-    FdTree,
+    Levels,
     /// by the position of points or boxes, on pages; `gist` is PostgreSQL's name for it
-    RTree,
+    Spatial,
 }
 
 impl Method {
     /// Its name in messages.
     fn name(self) -> &'static str {
         match self {
-            Self::BTree => "btree",
-            Self::FdTree => "fdtree",
-            Self::RTree => "rtree",
+            Self::Ordered => "btree",
+            Self::Levels => "fdtree",
+            Self::Spatial => "rtree",
         }
     }
 
     /// The only storage that it has; None: it has several.
     fn storage(self) -> Option<IndexStorage> {
         match self {
-            Self::BTree => None,
-            Self::FdTree => Some(IndexStorage::Levels),
-            Self::RTree => Some(IndexStorage::Pages),
+            Self::Ordered => None,
+            Self::Levels => Some(IndexStorage::Levels),
+            Self::Spatial => Some(IndexStorage::Pages),
         }
     }
 }
@@ -77,7 +77,7 @@ pub fn index(
     let include: Result<Vec<ColumnId>> = include.map(|name| column(table, name)).collect();
     let predicate = create.predicate.as_ref();
     let (options, mut place) = options::of_create(create)?;
-    if method == Method::RTree && place.has_blocks() {
+    if method == Method::Spatial && place.has_blocks() {
         return Err(options::no_blocks());
     }
     place.storage = agreed(method, place.storage)?;
@@ -85,8 +85,8 @@ pub fn index(
         id: IndexId(0),
         name: String::new(),
         method: match method {
-            Method::BTree | Method::FdTree => IndexMethod::Ordered,
-            Method::RTree => IndexMethod::Spatial,
+            Method::Ordered | Method::Levels => IndexMethod::Ordered,
+            Method::Spatial => IndexMethod::Spatial,
         },
         parts: parts?,
         include: include?,
@@ -130,8 +130,8 @@ pub fn column_names(table: &TableDef, def: &IndexDef) -> Result<Vec<String>> {
 /// The access method in USING.
 fn method_of(create: &CreateIndex) -> Result<Method> {
     let name = match &create.using {
-        None | Some(IndexType::BTree) => return Ok(Method::BTree),
-        Some(IndexType::GiST) => return Ok(Method::RTree),
+        None | Some(IndexType::BTree) => return Ok(Method::Ordered),
+        Some(IndexType::GiST) => return Ok(Method::Spatial),
         Some(IndexType::Hash) => {
             return Err(
                 Error::unsupported("secondary indexes by hash are not supported")
@@ -140,7 +140,7 @@ fn method_of(create: &CreateIndex) -> Result<Method> {
         }
         Some(other) => other.to_string().to_lowercase(),
     };
-    let mut known = [Method::FdTree, Method::RTree].into_iter();
+    let mut known = [Method::Levels, Method::Spatial].into_iter();
     let found = known.find(|method| method.name() == name);
     found.ok_or_else(|| {
         Error::invalid(
@@ -181,7 +181,7 @@ fn part(
     written: &IndexColumn,
     method: Method,
 ) -> Result<IndexPart> {
-    if method == Method::RTree {
+    if method == Method::Spatial {
         refuse_order(written)?;
     }
     let value = value(context, table, &written.column.expr)?;
@@ -192,7 +192,7 @@ fn part(
     let mut operator_class = None;
     if let Some(sql_type) = sql_type {
         // The engine refuses what an R-tree has no operator class for.
-        if method != Method::RTree {
+        if method != Method::Spatial {
             check_type(sql_type)?;
         }
         let class = written.operator_class.as_ref();
@@ -215,7 +215,7 @@ fn refuse_order(written: &IndexColumn) -> Result<()> {
         (None, Some(_)) => "NULLS FIRST/LAST options",
         (None, None) => return Ok(()),
     };
-    let method = Method::RTree.name();
+    let method = Method::Spatial.name();
     let message = format!("access method \"{method}\" does not support {what}");
     Err(Error::unsupported(message)
         .with_hint("Leave them out: the entries of an R-tree have no order."))
@@ -367,9 +367,9 @@ fn operator_class(
     let parts = names::parts(class)?;
     let name = parts.last().map_or("", String::as_str);
     let known: &[&str] = match sql_type {
-        SqlType::Point if method == Method::RTree => &["point_ops"],
-        SqlType::Box if method == Method::RTree => &["box_ops"],
-        _ if method == Method::RTree => &[],
+        SqlType::Point if method == Method::Spatial => &["point_ops"],
+        SqlType::Box if method == Method::Spatial => &["box_ops"],
+        _ if method == Method::Spatial => &[],
         SqlType::Text | SqlType::Varchar(_) => &[
             "text_ops",
             "varchar_ops",
@@ -398,8 +398,8 @@ fn operator_class(
         return Ok((at > 0).then(|| name.to_string()));
     }
     let all = match method {
-        Method::RTree => SPATIAL_CLASSES,
-        Method::BTree | Method::FdTree => ALL_CLASSES,
+        Method::Spatial => SPATIAL_CLASSES,
+        Method::Ordered | Method::Levels => ALL_CLASSES,
     };
     if all.contains(&name) {
         return Err(Error::invalid(
@@ -412,8 +412,8 @@ fn operator_class(
         format!(
             "operator class \"{name}\" does not exist for access method \"{}\"",
             match method {
-                Method::RTree => method.name(),
-                Method::BTree | Method::FdTree => Method::BTree.name(),
+                Method::Spatial => method.name(),
+                Method::Ordered | Method::Levels => Method::Ordered.name(),
             }
         ),
     ))
