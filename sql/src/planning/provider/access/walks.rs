@@ -43,7 +43,7 @@ pub enum WalkEntries {
 
 impl WalkEntries {
     /// For rows that are read as of `ts`.
-    pub fn as_of(self, ts: CommitTs) -> Self {
+    pub fn at(self, ts: CommitTs) -> Self {
         match self {
             Self::Keys(entries) => Self::Keys(entries.as_of(ts)),
             nearest => nearest,
