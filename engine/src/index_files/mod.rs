@@ -3,8 +3,8 @@
 //! An index with [`IndexStorage::Pages`](crate::catalog::index::IndexStorage) has a page file, one
 //! with `Levels` a level file with its images, one with `Blocks` a page file of its tree and a
 //! second one of its LIDBlocks, on the fast tier, with the next number. Its definition names the
-//! first file. Pages are changed through `strandline_storage::pages`; the log's records of them are in
-//! `log`. Indexes in levels log nothing (`levels`).
+//! first file. Pages are changed through `strandline_storage::pages`; the log's records of them are
+//! in `log`. Indexes in levels log nothing (`levels`).
 //!
 //! Invariants:
 //! 1. The file that the newest definition names is that of the index in memory, or it is *lost*: no
@@ -505,8 +505,8 @@ impl IndexFiles {
         }
     }
 
-    /// The index in open files. One on pages, with LIDBlocks or not, is as the replay of the log has
-    /// left it, one in levels is as of its newest image.
+    /// The index in open files. One on pages, with LIDBlocks or not, is as the replay of the log
+    /// has left it, one in levels is as of its newest image.
     ///
     /// # Errors
     /// XX001 if it is damaged; the failure that has closed the file.

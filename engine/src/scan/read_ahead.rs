@@ -6,8 +6,8 @@
 //!
 //! 1. When a unit is opened, windows are started for it and for the units after it, up to
 //!    32 windows (`store::unit_windows`) and a number of bytes. This number begins at
-//!    [`BYTES_FIRST`] and doubles with each further unit that is opened, so that a scan which stops early has requested
-//!    little in vain. The memory of the pool bounds it too.
+//!    [`BYTES_FIRST`] and doubles with each further unit that is opened, so that a scan which stops
+//!    early has requested little in vain. The memory of the pool bounds it too.
 //! 2. A unit has one window for columns that are adjacent in their file, or nearly so. What memory,
 //!    the block cache or a window has is not requested.
 //! 3. If conditions prune, no column of a unit is requested before its bounds are known. The bounds
