@@ -345,6 +345,6 @@ pub trait SpatialMethod: AccessMethod {
     /// Goes over the entries whose boxes fulfil a condition, in no order.
     fn search(&self, query: &SpatialQuery) -> Result<Box<dyn Cursor + '_>>;
 
-    /// Goes over all entries, those nearest to a point first.
+    /// Goes over all entries, those nearest to a finite point first (see [`Rect::distance`]).
     fn nearest(&self, point: [f64; 2]) -> Result<Box<dyn NearestCursor>>;
 }

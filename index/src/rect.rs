@@ -120,23 +120,25 @@ impl Rect {
         }
     }
 
-    /// The distance of a point from the nearest point of the box; 0 within it. NaN, which is above
-    /// all numbers, if a coordinate is NaN. PostgreSQL's `<->` between a point and a box.
+    /// The distance of a point, which is finite, from the nearest point of the box; 0 within it.
+    /// PostgreSQL's `<->` between a point and a box or another point: an infinite side counts more
+    /// than NaN, and NaN, which is above all numbers, more than a finite one.
     pub fn distance(&self, from: [f64; 2]) -> f64 {
-        let coordinates = [self.low, self.high, from];
-        if coordinates.as_flattened().iter().any(|c| c.is_nan()) {
-            return NAN;
-        }
-        let [x, y] = self.gaps(from);
+        let [x, y] = self.gaps(from, NAN);
         hypotenuse(x, y)
     }
 
-    /// A number that is at most the distance of a point from any box within this one, whatever the
-    /// rounding errors are.
+    /// A number that is at most the distance of a finite point from any box within this one,
+    /// whatever the rounding errors are.
     pub(crate) fn distance_at_least(&self, from: [f64; 2]) -> f64 {
-        let [x, y] = self.gaps(from);
+        // A box within this one has NaN where this one has it, or a smaller distance.
+        let [x, y] = self.gaps(from, 0.0);
+        if x.is_nan() || y.is_nan() {
+            // Beside an infinite side NaN does not count.
+            return f64::INFINITY;
+        }
         let distance = hypotenuse(x, y);
-        if distance.is_nan() || x.is_infinite() || y.is_infinite() {
+        if x.is_infinite() || y.is_infinite() {
             return distance;
         }
         if distance < DISTANCE_MIN {
@@ -145,27 +147,32 @@ impl Rect {
         distance.min(f64::MAX) * (1.0 - DISTANCE_ERROR)
     }
 
-    /// By how much a point is outside of the box in either dimension.
-    fn gaps(&self, from: [f64; 2]) -> [f64; 2] {
+    /// By how much a finite point is outside of the box in either dimension; `inside_of_unknown`
+    /// if the point is not outside, and a side of the box is NaN.
+    fn gaps(&self, from: [f64; 2], inside_of_unknown: f64) -> [f64; 2] {
         let gap = |low: f64, high: f64, at: f64| match () {
-            () if !is_at_most(low, at) => low - at,
-            () if !is_at_most(at, high) => at - high,
+            () if low.is_nan() => NAN,
+            () if at < low => low - at,
+            () if at > high => at - high,
+            () if high.is_nan() => inside_of_unknown,
             () => 0.0,
         };
         let ([low_x, low_y], [high_x, high_y]) = (self.low, self.high);
-        let [x, y] = from.map(normal);
-        [gap(low_x, high_x, x), gap(low_y, high_y, y)].map(normal)
+        [gap(low_x, high_x, from[0]), gap(low_y, high_y, from[1])]
     }
 }
 
 /// The length of a vector by PostgreSQL's formula, which neither overflows nor underflows in
-/// between.
+/// between. An infinite side counts more than NaN.
 fn hypotenuse(a: f64, b: f64) -> f64 {
+    if a.is_infinite() || b.is_infinite() {
+        return f64::INFINITY;
+    }
     if a.is_nan() || b.is_nan() {
         return NAN;
     }
     let (long, short) = (a.max(b), a.min(b));
-    if short == 0.0 || long.is_infinite() {
+    if short == 0.0 {
         return long;
     }
     let ratio = short / long;
@@ -333,11 +340,14 @@ mod tests {
         assert_eq!(unit.distance([0.5, 1.0]), 0.0);
         assert_eq!(unit.distance([4.0, 5.0]), 5.0);
         assert_eq!(unit.distance([-2.0, 0.5]), 2.0);
-        assert_eq!(unit.distance([f64::NEG_INFINITY, 0.0]), f64::INFINITY);
-        assert!(unit.distance([f64::NAN, 0.0]).is_nan());
+        let at_origin = |x: f64, y: f64| Rect::point([x, y]).distance([0.0, 0.0]);
+        assert!(at_origin(f64::NAN, 0.0).is_nan());
+        assert_eq!(at_origin(f64::NAN, f64::INFINITY), f64::INFINITY);
         let far = Rect::point([f64::INFINITY, 0.0]);
-        assert_eq!(far.distance([f64::INFINITY, 3.0]), 3.0);
         assert_eq!(far.distance([1e308, 0.0]), f64::INFINITY);
+        let unknown = Rect::new([1.0, 0.0], [f64::NAN, 1.0]);
+        assert_eq!(unknown.distance([0.0, 0.5]), 1.0);
+        assert!(unknown.distance([2.0, 0.5]).is_nan());
         let long = Rect::point([3e200, 4e200]).distance([0.0, 0.0]);
         assert!((long / 5e200 - 1.0).abs() < 1e-15, "{long}");
     }

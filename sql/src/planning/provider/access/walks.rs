@@ -137,11 +137,15 @@ impl Access {
     }
 
     /// A walk that comes to the rows of the scan by the distance of a term from `point`; rows in
-    /// which the term is NULL do not come.
+    /// which the term is NULL do not come. None also if the point is not finite: the index then
+    /// orders otherwise than `<->`, of which the difference of two infinities is NaN.
     pub fn nearest(&self, term: ColumnId, point: &Value) -> Option<Walk> {
         let Value::Point(at) = point else {
             return None;
         };
+        if !at.coordinates().iter().all(|at| at.is_finite()) {
+            return None;
+        }
         let column = self.terms.columns().column_by_id(term)?;
         let index = self.over_place(term)?;
         let name = self.terms.text(term);
