@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use strandline_base::{Clock, Error, Result, SqlState};
 use strandline_device::{Device, Tier};
+use strandline_index::HeadMemory;
 use strandline_storage::block_cache::{
     Admission as BlockCacheAdmission, Settings as BlockCacheSettings,
 };
@@ -68,8 +69,8 @@ pub struct Settings {
     /// Bound on the memory for pages of indexes, beside [`Settings::cache_bytes`]. Default: none;
     /// tests make it small.
     pub index_page_bytes_max: usize,
-    /// Bound on the head of an index in levels, below the share that
-    /// [`Settings::index_head_bytes`] tells. Default: none; tests make it small.
+    /// Bound on the head of an index in levels, below what [`Settings::index_heads`] tells.
+    /// Default: none; tests make it small.
     pub index_head_bytes_max: usize,
     /// Whether a background thread merges and checkpoints. Tests turn it off and call both.
     pub background_maintenance: bool,
@@ -171,13 +172,13 @@ impl Settings {
     pub fn index_bytes(&self) -> usize {
         self.cache_bytes() / 4 * 3
     }
-    /// Bytes of the head of an index in levels, if there are so many such indexes. Up to 32 of them
-    /// share half of [`Settings::index_bytes`]; a head has between 32 KiB and 4 MiB.
-    pub fn index_head_bytes(&self, indexes: usize) -> usize {
-        let share = self.index_bytes() / 2 / indexes.max(32);
-        share
-            .clamp(32 << 10, 4 << 20)
-            .min(self.index_head_bytes_max)
+    /// The memory of the heads of indexes in levels: 8 KiB each, up to [`Settings::index_bytes`]
+    /// together. A busy one grows to 1/32 of half of that, at most 4 MiB, as long as half is left.
+    pub fn index_heads(&self) -> HeadMemory {
+        let limit = self.index_bytes();
+        let bounded = |bytes: usize| bytes.min(self.index_head_bytes_max);
+        let most = (limit / 2 / 32).clamp(32 << 10, 4 << 20);
+        HeadMemory::new(bounded(8 << 10), bounded(most), limit)
     }
     /// Bytes that a compaction of an index in levels gathers before it writes them.
     pub fn index_batch_bytes(&self) -> usize {

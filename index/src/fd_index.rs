@@ -17,7 +17,7 @@ use crate::access_method::{
     OldestSnapshot,
 };
 use crate::entry::{EntryRange, entry_of, parts_of};
-use crate::fd_tree::{Entries, FdTree, Settings};
+use crate::fd_tree::{Entries, FdTree, HeadMemory, Settings};
 use crate::ordered_key::{OrderedKeys, PartOrder};
 use crate::sorted_load::{LoadTarget, SortedLoad};
 use retired::Retired;
@@ -46,6 +46,8 @@ pub struct FdIndexSettings {
     pub oldest_snapshot: OldestSnapshot,
     /// counts the bytes of memory that loads take
     pub memory: Arc<Counter>,
+    /// memory that the head shares with those of other indexes; None: the tree's settings tell
+    pub heads: Option<Arc<HeadMemory>>,
 }
 
 impl FdIndexSettings {
@@ -57,6 +59,7 @@ impl FdIndexSettings {
             tree: Settings::default(),
             oldest_snapshot,
             memory: Arc::default(),
+            heads: None,
         }
     }
 }
@@ -76,9 +79,13 @@ impl FdIndex {
     /// # Errors
     /// XX001 if the image or a block of an interrupted compaction is damaged.
     pub fn open(blocks: Arc<dyn LevelBlocks>, settings: FdIndexSettings) -> Result<Self> {
+        let mut tree = FdTree::open(settings.tree, blocks, settings.pool)?;
+        if let Some(heads) = settings.heads {
+            tree = tree.with_head_memory(heads);
+        }
         Ok(Self {
             keys: OrderedKeys::new(settings.parts),
-            tree: FdTree::open(settings.tree, blocks, settings.pool)?,
+            tree,
             retired: Retired::new(RETIRED_BYTES_MAX),
             oldest_snapshot: settings.oldest_snapshot,
             memory: settings.memory,

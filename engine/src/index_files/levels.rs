@@ -130,7 +130,6 @@ fn covered(blocks: &FileBlocks) -> Result<Option<u64>> {
 pub(super) struct LevelIndex {
     pub index: Arc<FdIndex>,
     blocks: Arc<LoggedBlocks>,
-    head_bytes: usize,
     /// the bytes that it takes from the cache's share
     taken_bytes: Arc<Counter>,
     /// how many of them are counted
@@ -179,7 +178,7 @@ impl LevelIndex {
         mut settings: FdIndexSettings,
     ) -> Result<Self> {
         settings.tree.tree = u64::from(id.0);
-        let (head_bytes, taken_bytes) = (settings.tree.head_bytes, settings.memory.clone());
+        let taken_bytes = settings.memory.clone();
         let blocks = Arc::new(LoggedBlocks {
             blocks,
             log: log.clone(),
@@ -192,7 +191,6 @@ impl LevelIndex {
         let index = Self {
             index,
             blocks,
-            head_bytes,
             taken_bytes,
             counted: Counter::new(0),
         };
@@ -203,15 +201,18 @@ impl LevelIndex {
     /// Counts its memory: the whole budget of its head, and the lists and filters of its levels as
     /// they are now.
     pub fn count(&self) {
-        let now = self.index.memory_bytes().max(self.head_bytes);
+        let now = self
+            .index
+            .memory_bytes()
+            .max(self.index.tree().head_budget());
         let before = self.counted.swap(now, Relaxed);
         self.taken_bytes
             .fetch_add(now.wrapping_sub(before), Relaxed);
     }
 
-    /// The budget of its head.
-    pub fn head_bytes(&self) -> usize {
-        self.head_bytes
+    /// Modifications of its entries since the opening.
+    pub fn changes(&self) -> u64 {
+        self.index.tree().changes()
     }
 
     /// Bytes of its files; 0 if the device does not tell.
@@ -222,6 +223,7 @@ impl LevelIndex {
     /// Makes all entries durable that are there now. Returns how much of the log the newest image
     /// covers.
     pub fn checkpoint(&self) -> Result<u64> {
+        self.index.tree().shrink_head();
         if !self.index.is_saved() || !self.blocks.is_newest_told() {
             let stored = self.index.checkpoint();
             self.count();

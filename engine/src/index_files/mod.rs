@@ -23,12 +23,12 @@
 //!
 //! Memory: pages share the pool's budget with cached blocks (`strandline_storage::pool`). The
 //! directory of the SSD cache ([`Settings::ssd_cache_memory_bytes`]) is taken from it while there
-//! is such a cache. Each index in levels takes a head ([`Settings::index_head_bytes`]) and the
-//! lists of its levels from it; its blocks are in the pool as other blocks are.
+//! is such a cache. Each index in levels takes a head ([`Settings::index_heads`]) and the lists of
+//! its levels from it; its blocks are in the pool as other blocks are.
 //!
 //! Lock order: `files` is held only to look and to change.
 //!
-//! [`Settings::index_head_bytes`]: crate::Settings::index_head_bytes
+//! [`Settings::index_heads`]: crate::Settings::index_heads
 //! [`Settings::ssd_cache_memory_bytes`]: crate::Settings::ssd_cache_memory_bytes
 
 mod blocks;
@@ -52,7 +52,7 @@ use strandline_base::sync::{AtomicBool, AtomicU32, Mutex, Ordering};
 use strandline_base::{CommitTs, Error, ErrorKind, Result, SqlState, StorageId};
 use strandline_device::Device;
 use strandline_index::{
-    AccessMethod, FdIndexSettings, LidIndex, PagedIndex, PagedIndexSettings, PartOrder,
+    AccessMethod, FdIndexSettings, HeadMemory, LidIndex, PagedIndex, PagedIndexSettings, PartOrder,
     SpatialIndex, SpatialIndexSettings, TreeFigures,
 };
 use strandline_storage::level_blocks::BlockQueue;
@@ -73,6 +73,8 @@ pub(crate) struct IndexFiles {
     pool: Arc<Pool>,
     /// reads several blocks of levels at the same time
     level_queue: Arc<BlockQueue>,
+    /// the memory of the heads of all indexes in levels
+    heads: Arc<HeadMemory>,
     /// files that were removed because the SSD cache was lost
     lost_with_cache: BTreeSet<PageFileId>,
     txns: Arc<TxnManager>,
@@ -295,6 +297,7 @@ impl IndexFiles {
             log,
             pool: database.pool.clone(),
             level_queue: BlockQueue::new(database.device.clone()),
+            heads: Arc::new(settings.index_heads()),
             lost_with_cache,
             directory_bytes: Counter::new(directory_bytes),
             has_failing_steps: AtomicBool::new(false),
@@ -460,10 +463,9 @@ impl IndexFiles {
     /// Those of the device and of the log: 53100 on a full disk; 53200 for more indexes in levels
     /// than memory allows; XX000 for an index in memory, and for one of boxes that is not on pages.
     pub fn create(self: &Arc<Self>, storage: IndexStorage, keys: FileKeys) -> Result<FileEntries> {
-        let head_bytes = match storage {
-            IndexStorage::Levels => self.new_head_bytes()?,
-            IndexStorage::Memory | IndexStorage::Pages | IndexStorage::Blocks(_) => 0,
-        };
+        if storage == IndexStorage::Levels {
+            self.check_heads()?;
+        }
         let taken = |next: u32| next.checked_add(IndexFile::numbers(storage));
         let used = self
             .next
@@ -491,7 +493,7 @@ impl IndexFiles {
                 Err(boxes_beside_pages())
             }
             (IndexFile::Levels(id), FileKeys::Ordered(parts)) => {
-                let settings = self.level_settings(parts, head_bytes);
+                let settings = self.level_settings(parts);
                 let index = LevelIndex::create(self.level_device(), &self.log, id, settings)?;
                 Ok((self.use_levels(&mut held, index), held))
             }
@@ -528,7 +530,7 @@ impl IndexFiles {
                 Err(boxes_beside_pages())
             }
             (IndexFile::Levels(id), FileKeys::Ordered(parts)) => {
-                let settings = self.level_settings(parts, self.opened_head_bytes());
+                let settings = self.level_settings(parts);
                 let wanted = self.wanted.lock().of(id.0);
                 let index =
                     LevelIndex::open(self.level_device(), &self.log, (id, wanted), settings)?;
@@ -560,41 +562,30 @@ impl IndexFiles {
         }
     }
 
-    fn level_settings(&self, parts: Vec<PartOrder>, head_bytes: usize) -> FdIndexSettings {
+    fn level_settings(&self, parts: Vec<PartOrder>) -> FdIndexSettings {
         let txns = self.txns.clone();
         let mut settings = FdIndexSettings::new(parts, Arc::new(move || txns.oldest_snapshot()));
         settings.memory = self.taken_bytes.clone();
         settings.pool = self.pool.clone();
-        settings.tree.head_bytes = head_bytes;
+        settings.heads = Some(self.heads.clone());
         settings.tree.head_blocks = levels::HEAD_BLOCKS;
         settings.tree.batch_bytes = self.settings.index_batch_bytes();
         settings
     }
 
-    /// The head of an index that is opened beside those that definitions name.
-    fn opened_head_bytes(&self) -> usize {
-        let files = self.files.lock();
-        let held = files.held.keys();
-        let levels = held.filter(|file| matches!(file, IndexFile::Levels(_)));
-        self.settings.index_head_bytes(levels.count())
-    }
-
-    /// The head of another index.
+    /// Whether the head of another index fits.
     ///
     /// # Errors
     /// 53200 if the heads would take more than the share of indexes.
-    fn new_head_bytes(&self) -> Result<usize> {
-        let levels = self.files.lock().levels();
-        let head_bytes = self.settings.index_head_bytes(levels.len() + 1);
-        let heads: usize = levels.iter().map(|(_, index)| index.head_bytes()).sum();
-        let limit = self.settings.index_bytes();
-        if heads + head_bytes <= limit {
-            return Ok(head_bytes);
+    fn check_heads(&self) -> Result<()> {
+        if self.heads.has_room() {
+            return Ok(());
         }
+        let (taken, limit) = (self.heads.taken(), self.heads.limit());
         let what = format!(
-            "the heads of {} indexes in levels take {heads} of the {limit} bytes that indexes may \
+            "the heads of {} indexes in levels take {taken} of the {limit} bytes that indexes may \
              take",
-            levels.len()
+            self.files.lock().levels().len()
         );
         let error = Error::new(ErrorKind::Unavailable, SqlState::OUT_OF_MEMORY, what);
         Err(error.with_hint("Raise memory_bytes, or make the index with storage = 'pages'."))
@@ -711,11 +702,17 @@ impl IndexFiles {
         }
     }
 
-    /// Whether there are indexes that background work has steps for: in levels, or with LIDBlocks.
-    pub fn has_steps(&self) -> bool {
+    /// Whether there are indexes with LIDBlocks.
+    pub fn has_blocks(&self) -> bool {
         let files = self.files.lock();
         let mut held = files.held.keys();
-        held.any(|file| matches!(file, IndexFile::Levels(_) | IndexFile::Blocks(_)))
+        held.any(|file| matches!(file, IndexFile::Blocks(_)))
+    }
+
+    /// Modifications of the entries of all indexes in levels since they were opened.
+    pub fn level_changes(&self) -> u64 {
+        let levels = self.files.lock().levels();
+        levels.iter().map(|(_, index)| index.changes()).sum()
     }
 
     /// Closes the page files of an index, which are about to be removed.

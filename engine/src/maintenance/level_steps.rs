@@ -22,20 +22,23 @@ use strandline_base::{ErrorKind, Result};
 /// Interval of the thread's looks whether a compaction is due. A head that is half full when it is
 /// seen has room for the writers meanwhile, or they do steps.
 const IDLE: Duration = Duration::from_millis(20);
-/// That interval while there is no such index. Writers of the first one do steps themselves.
-const IDLE_WITHOUT_INDEXES: Duration = Duration::from_secs(1);
+/// That interval while nobody changes such an index. The first writers do steps themselves.
+const IDLE_WITHOUT_CHANGES: Duration = Duration::from_secs(1);
 
 /// The thread: it ends when the database is closed or dropped.
 pub(super) fn run(db: &Weak<Db>, maintenance: &Maintenance) {
+    let mut seen = 0;
     loop {
         let Some(db) = db.upgrade() else {
             return;
         };
         let is_more_due = db.do_level_steps();
-        let idle = match db.index_files.has_steps() {
+        let changes = db.index_files.level_changes();
+        let idle = match changes != seen || db.index_files.has_blocks() {
             true => IDLE,
-            false => IDLE_WITHOUT_INDEXES,
+            false => IDLE_WITHOUT_CHANGES,
         };
+        seen = changes;
         drop(db);
         let mut state = maintenance.state.lock();
         if maintenance.closed.load(Ordering::Acquire) {

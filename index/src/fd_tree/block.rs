@@ -100,7 +100,7 @@ impl Block {
     }
 
     /// The number of entries with keys below `key`.
-    fn below(&self, key: &[u8]) -> usize {
+    pub fn below(&self, key: &[u8]) -> usize {
         let (mut low, mut high) = (0, self.len());
         while low < high {
             let middle = low.midpoint(high);

@@ -83,10 +83,10 @@ impl Claim {
 fn owed(settings: &Settings, state: &State, bytes: usize) -> Option<(u64, u64)> {
     let old = state.old.as_ref().filter(|_| pays_ahead(settings.mode))?;
     let (done, total) = (u128::from(old.work.done), u128::from(old.work.total()));
-    let half = half(settings, state) as u128;
+    let half = half(state) as u128;
     let new = (state.head.data_bytes() + bytes) as u128;
     let room = room(settings, state) as u128;
-    let goal = goal(settings, state) as u128;
+    let goal = goal(state) as u128;
     let available = goal.min(state.head.data_bytes() as u128 + room).max(1);
     let required = (new * total).div_ceil(available).min(total);
     let payable = SHARES_MAX * (bytes as u128 * total).div_ceil(half);
@@ -100,15 +100,15 @@ pub(super) fn pays_ahead(mode: Mode) -> bool {
 }
 
 /// Bytes of data that the new head may have at the end of a compaction.
-pub(super) fn goal(settings: &Settings, state: &State) -> usize {
-    half(settings, state) * 3 / 2
+pub(super) fn goal(state: &State) -> usize {
+    half(state) * 3 / 2
 }
 
 /// Bytes of the budget that fences and their reserve leave to data entries; at least half of it,
 /// also if the fences of long keys take more than the rest: else each writer would wait for a
 /// compaction of its own.
-fn data_budget(settings: &Settings, state: &State) -> usize {
-    let budget = settings.head_bytes;
+fn data_budget(state: &State) -> usize {
+    let budget = state.head_budget;
     let old = state.old.as_ref();
     let fences = state.head.fence_bytes() + old.map_or(0, |old| old.head.fence_bytes());
     let data = budget.saturating_sub(budget / RESERVE + fences);
@@ -116,18 +116,18 @@ fn data_budget(settings: &Settings, state: &State) -> usize {
 }
 
 /// Half of the bytes that are left to data entries.
-fn half(settings: &Settings, state: &State) -> usize {
-    (data_budget(settings, state) / 2).max(1)
+fn half(state: &State) -> usize {
+    (data_budget(state) / 2).max(1)
 }
 
 /// Bytes of the head's budget that writers may take now.
 fn room(settings: &Settings, state: &State) -> usize {
     let head = &state.head;
     let (limit, taken) = match (settings.mode, &state.old) {
-        (Mode::FcNoSharing, Some(_)) => (settings.head_bytes / 2, head.bytes()),
+        (Mode::FcNoSharing, Some(_)) => (state.head_budget / 2, head.bytes()),
         (_, old) => {
             let old_bytes = old.as_ref().map_or(0, |old| old.head.data_bytes());
-            (data_budget(settings, state), head.data_bytes() + old_bytes)
+            (data_budget(state), head.data_bytes() + old_bytes)
         }
     };
     limit.saturating_sub(taken)
@@ -143,10 +143,10 @@ pub(super) enum Trigger {
 }
 
 /// Whether a compaction should begin, if none is under way.
-pub(super) fn trigger(settings: &Settings, state: &State) -> Option<Trigger> {
+pub(super) fn trigger(state: &State) -> Option<Trigger> {
     if state.deletes * 3 > state.inserts && state.deletes >= DELETES_MIN {
         return Some(Trigger::Underflow);
     }
-    let is_overflow = state.head.data_bytes() >= half(settings, state);
+    let is_overflow = state.head.data_bytes() >= half(state);
     is_overflow.then_some(Trigger::Overflow)
 }

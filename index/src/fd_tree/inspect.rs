@@ -60,6 +60,11 @@ impl FdTree {
         state.inserts.saturating_sub(state.deletes) as usize
     }
 
+    /// Modifications of entries since the opening.
+    pub fn changes(&self) -> u64 {
+        self.shared.state.lock().changes
+    }
+
     /// Whether there is no entry.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -115,6 +120,7 @@ impl FdTree {
     /// Reads all blocks, while compactions wait. Blocks that cannot be read are listed.
     pub fn figures(&self) -> TreeFigures {
         let _turn = self.drive.take(&self.shared, Use::Hold);
+        let budget = self.head_budget();
         let (era, head, slots, old) = {
             let state = self.shared.state.lock();
             let (head, slots) = (state.head.clone(), state.slots.clone());
@@ -123,13 +129,13 @@ impl FdTree {
         let new_levels = old.as_ref().map_or(0, |old| old.new_levels);
         let (new, below) = slots.split_at(new_levels);
         let head_side = if old.is_some() { Side::New } else { Side::Only };
-        let mut levels = vec![of_head(&self.shared, &head, head_side)];
+        let mut levels = vec![of_head(&head, head_side, budget)];
         levels.extend(
             new.iter()
                 .map(|slot| of_level(&self.shared, slot, Side::New)),
         );
         if let Some(old) = &old {
-            levels.push(of_head(&self.shared, &old.head, Side::Old));
+            levels.push(of_head(&old.head, Side::Old, budget));
             let replaced = old.slots.iter();
             levels.extend(replaced.map(|slot| of_level(&self.shared, slot, Side::Old)));
         }
@@ -151,7 +157,7 @@ impl FdTree {
     }
 }
 
-fn of_head(shared: &Shared, head: &Head, side: Side) -> LevelFigures {
+fn of_head(head: &Head, side: Side, budget: usize) -> LevelFigures {
     LevelFigures {
         level: 0,
         side,
@@ -160,7 +166,7 @@ fn of_head(shared: &Shared, head: &Head, side: Side) -> LevelFigures {
         data_entries: head.data.len() as u64,
         fences: head.fences.len() as u64,
         used_bytes: head.bytes() as u64,
-        capacity_bytes: shared.settings.head_bytes as u64,
+        capacity_bytes: budget as u64,
         unreadable: Vec::new(),
     }
 }

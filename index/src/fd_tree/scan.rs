@@ -114,10 +114,13 @@ impl<'a> Scan<'a> {
         drop(state);
         self.ahead.retain(&path);
         let mut pointer = pointer;
-        for slot in &path {
+        for (at, slot) in path.iter().enumerate() {
             let Some(ordinal) = pointer else { break };
             let block = self.ahead.block(self.shared, slot, ordinal)?;
-            pointer = block.floor_fence(seek);
+            pointer = match at + 1 < path.len() {
+                true => block.floor_fence(seek),
+                false => None,
+            };
             if !slot.level.only_fences {
                 parts.push(self.level_part(slot, ordinal, &low, &high)?);
             }
@@ -161,8 +164,9 @@ impl<'a> Scan<'a> {
         let mut ordinal = from;
         loop {
             let block = self.ahead.block(self.shared, slot, ordinal)?;
-            for (key, kind) in block.iter() {
-                if key >= low && key < high && kind.is_data() {
+            let range = block.below(low)..block.below(high);
+            for (key, kind) in range.filter_map(|at| block.get(at)) {
+                if kind.is_data() {
                     part.data.push((key.into(), kind == Kind::Insert));
                 }
             }

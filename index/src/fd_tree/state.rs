@@ -9,7 +9,6 @@ use super::level::{Level, Wanted};
 use super::loaded::Loaded;
 use super::progress::Work;
 use std::collections::VecDeque;
-use std::ops::Bound::{Included, Unbounded};
 use std::sync::Arc;
 use strandline_base::Result;
 use strandline_base::sync::Mutex;
@@ -37,7 +36,8 @@ pub struct Settings {
     /// the tree's identity, in the checksum of every block
     pub tree: u64,
     pub mode: Mode,
-    /// budget of the head in bytes; a compaction begins when data take half of what fences leave
+    /// budget of the head in bytes; a compaction begins when data take half of what fences leave.
+    /// A head of shared memory (`HeadMemory`) has its own
     pub head_bytes: usize,
     /// the head's capacity in blocks, kappa 0
     pub head_blocks: u64,
@@ -126,6 +126,8 @@ pub(super) struct Reclaimed {
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub head: Head,
+    /// bytes that the head may take; memory only
+    pub head_budget: usize,
     pub slots: Vec<Slot>,
     pub old: Option<Old>,
     pub inserts: u64,
@@ -211,7 +213,7 @@ impl State {
     }
 
     /// Whether the entry is there, if memory tells.
-    fn find_in_memory(&self, key: &[u8]) -> Option<bool> {
+    pub fn find_in_memory(&self, key: &[u8]) -> Option<bool> {
         let new = self.head.data.get(key);
         let old = self.old.as_ref().filter(|old| old.has(key));
         let data = new.or_else(|| old?.head.data.get(key));
@@ -254,73 +256,8 @@ impl Shared {
         }
     }
 
-    /// Whether an entry of this key may be there; false is certain.
-    ///
-    /// # Errors
-    /// The device's; XX001 if a filter is damaged.
-    pub fn may_have_key(&self, key: &[u8]) -> Result<bool> {
-        let state = self.state.lock();
-        let is_in = |head: &Head| {
-            let first = head
-                .data
-                .range::<[u8], _>((Included(key), Unbounded))
-                .next();
-            first.is_some_and(|(entry, _)| entry.starts_with(key))
-        };
-        let is_loaded = |loaded: &Loaded| {
-            let first = loaded.get(loaded.below(key));
-            first.is_some_and(|entry| entry.starts_with(key))
-        };
-        let old = state.old.as_ref();
-        let in_memory = is_in(&state.head)
-            || old.is_some_and(|old| is_in(&old.head))
-            || old
-                .and_then(|old| old.loaded.as_deref())
-                .is_some_and(is_loaded);
-        if in_memory {
-            return Ok(true);
-        }
-        let old = old.into_iter().flat_map(|old| &old.slots);
-        let levels: Vec<Slot> = state.slots.iter().chain(old).cloned().collect();
-        let _era = state.enter();
-        drop(state);
-        for slot in levels {
-            if self.may_contain(&slot.level, Wanted::key(key))? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
     /// Whether a level may have what is wanted; false is certain.
     pub fn may_contain(&self, level: &Level, wanted: Wanted<'_>) -> Result<bool> {
         level.may_contain(wanted, self.settings.tree, &*self.blocks)
-    }
-
-    /// Whether the entry is in the tree, and the loads begun when this was so.
-    pub fn find(&self, key: &[u8]) -> Result<(bool, u64)> {
-        let state = self.state.lock();
-        let loads = state.loads;
-        if let Some(is_present) = state.find_in_memory(key) {
-            return Ok((is_present, loads));
-        }
-        let (mut pointer, path) = state.path(key);
-        let _era = state.enter();
-        drop(state);
-        let (wanted, mut depth) = (Wanted::entry(key), path.len());
-        while let Some(last) = path.get(depth.wrapping_sub(1))
-            && !self.may_contain(&last.level, wanted)?
-        {
-            depth -= 1;
-        }
-        for Slot { level, .. } in path.iter().take(depth) {
-            let Some(ordinal) = pointer else { break };
-            let block = self.read_cached(level, ordinal)?;
-            if let Some(is_insert) = block.find(key) {
-                return Ok((is_insert, loads));
-            }
-            pointer = block.floor_fence(key);
-        }
-        Ok((false, loads))
     }
 }

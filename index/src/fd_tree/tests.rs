@@ -1,5 +1,7 @@
 mod crash;
+mod heads;
 mod interleaved;
+mod lookup;
 mod read_ahead;
 mod writers;
 

@@ -6,6 +6,7 @@ use super::compaction::Compaction;
 use super::drive::{Drive, Turn, Use};
 use super::estimate;
 use super::head::Data;
+use super::head_memory::Share;
 use super::image;
 use super::load;
 use super::progress::Work;
@@ -43,6 +44,8 @@ pub struct FdTree {
     compactor: Mutex<Compactor>,
     latches: Vec<Mutex<()>>,
     gate: RwLock<()>,
+    /// what its head has of a memory that heads share
+    pub(super) share: Option<Share>,
 }
 
 impl FdTree {
@@ -57,6 +60,7 @@ impl FdTree {
         if let Some(bytes) = blocks.image()? {
             (state, used) = image::decode(&bytes, settings.tree)?;
         }
+        state.head_budget = settings.head_bytes;
         blocks.set_used(&used);
         let shared = Shared {
             settings,
@@ -74,6 +78,7 @@ impl FdTree {
             compactor: Mutex::new(compactor),
             latches: (0..LATCHES).map(|_| Mutex::new(())).collect(),
             gate: RwLock::new(()),
+            share: None,
         })
     }
 
@@ -197,7 +202,8 @@ impl FdTree {
 
     /// Calls `each` with the entries of a key until it returns false.
     pub fn scan_key(&self, key: &[u8], mut each: impl FnMut(&[u8]) -> bool) -> Result<()> {
-        if !self.shared.may_have_key(key)? {
+        if let Some(entries) = self.shared.entries_of(key)? {
+            let _all = entries.iter().all(|entry| each(entry));
             return Ok(());
         }
         let before = [key, &[u8::MAX; ROW_BYTES + 1]].concat();
@@ -217,7 +223,7 @@ impl FdTree {
     /// The device's; the entries that have been written stay.
     pub fn load(&self, entries: &[&[u8]], mut met: Option<&mut Vec<Vec<u8>>>) -> Result<()> {
         let bytes: usize = entries.iter().map(|entry| entry.len()).sum();
-        if bytes * FEW < self.shared.settings.head_bytes {
+        if bytes * FEW < self.head_budget() {
             for entry in entries {
                 self.add(entry)?;
                 if let Some(met) = met.as_deref_mut() {
@@ -271,11 +277,16 @@ impl FdTree {
     fn make_room(&self, entry_bytes: usize) -> Result<()> {
         let settings = &self.shared.settings;
         let (claim, verdict, is_due) = {
-            let state = self.shared.state.lock();
-            let claim = Claim::new(settings, &state, entry_bytes);
+            let mut state = self.shared.state.lock();
+            let mut claim = Claim::new(settings, &state, entry_bytes);
             let is_idle = pays_ahead(settings.mode) && state.old.is_none();
-            let is_due = is_idle && trigger(settings, &state).is_some();
-            (claim, claim.verdict(settings, &state, true), is_due)
+            let is_due = is_idle && self.is_due(&mut state);
+            let mut verdict = claim.verdict(settings, &state, true);
+            while verdict != Verdict::Admitted && self.grow_head(&mut state) {
+                claim = Claim::new(settings, &state, entry_bytes);
+                verdict = claim.verdict(settings, &state, true);
+            }
+            (claim, verdict, is_due)
         };
         if verdict == Verdict::Admitted && !self.drive.has_waiting() {
             if let (true, Some(turn)) = (is_due, self.drive.try_take(&self.shared)) {
@@ -287,7 +298,7 @@ impl FdTree {
         let admit = |turn: &Turn<'_>| self.step_in(turn, true).map(|_| ());
         match self.drive.admit(&self.shared, claim, admit)? {
             true => Ok(()),
-            false => Err(full_of_pending(settings.head_bytes)),
+            false => Err(full_of_pending(self.head_budget())),
         }
     }
 
@@ -323,11 +334,10 @@ impl FdTree {
         let _gate = is_exclusive.then(|| self.gate.write());
         if let compactor @ Compactor::Idle = &mut *self.compactor.lock() {
             let mut state = self.shared.state.lock();
-            let trigger = trigger(&self.shared.settings, &state);
-            if trigger.is_none() && !is_forced {
+            if !is_forced && !self.is_due(&mut state) {
                 return Ok(false);
             }
-            let is_underflow = trigger == Some(Trigger::Underflow);
+            let is_underflow = trigger(&state) == Some(Trigger::Underflow);
             let begun = Compaction::begin(&self.shared, &mut state, is_underflow, None);
             *compactor = Compactor::Running(Box::new(begun));
         }

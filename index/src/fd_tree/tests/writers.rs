@@ -67,7 +67,7 @@ fn worst_wait(mode: Mode, number_of: impl Fn(u64) -> u64) -> (u64, u64, usize) {
         let state = tree.shared.state.lock();
         whole_waits += usize::from(state.begun > begun && state.old.is_none());
         if mode == Mode::Fc && state.old.is_some() {
-            let goal = goal(&tree.shared.settings, &state);
+            let goal = goal(&state);
             let new = state.head.data_bytes();
             assert!(new <= goal + 64, "write {at}: {new} bytes, goal {goal}");
         }
@@ -126,7 +126,7 @@ fn a_debt_is_paid_by_several_writers() {
         (writers, all) = (writers + 1, all + paid);
         let state = tree.shared.state.lock();
         let Some(old) = &state.old else { break };
-        let goal = goal(&tree.shared.settings, &state) as u64;
+        let goal = goal(&state) as u64;
         let new = state.head.data_bytes() as u64;
         if old.work.done * goal >= new * old.work.total() {
             break;
