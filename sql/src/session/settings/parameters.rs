@@ -579,7 +579,7 @@ pub static PARAMETERS: &[Parameter] = &[
         field!(index_storage, index_storage, |v: &IndexStorage| v
             .name()
             .to_string()),
-        "the storage of indexes whose definition does not name one: memory or pages",
+        "the storage of indexes whose definition does not name one: memory, pages or levels",
     ),
     parameter(
         "strandline.key_index",
@@ -587,7 +587,7 @@ pub static PARAMETERS: &[Parameter] = &[
         field!(key_index, key_index, |v: &Option<KeyIndex>| v
             .map_or("auto", KeyIndex::word)
             .to_string()),
-        "the index of keys whose table does not name one: auto, hash, ordered or btree",
+        "the index of keys whose table does not name one: auto, hash, ordered, btree or fdtree",
     ),
     parameter(
         "strandline.max_staleness",
