@@ -36,6 +36,11 @@ impl HeadMemory {
         self.first
     }
 
+    /// Bytes that a head has at most.
+    pub fn most(&self) -> usize {
+        self.most
+    }
+
     /// Bytes that all heads have.
     pub fn taken(&self) -> usize {
         self.taken.load(Ordering::Acquire)

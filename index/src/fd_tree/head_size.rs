@@ -33,6 +33,12 @@ impl FdTree {
         self.shared.state.lock().head_budget
     }
 
+    /// Bytes that the head may grow to.
+    pub(super) fn head_bytes_max(&self) -> usize {
+        let share = self.share.as_ref();
+        share.map_or(self.shared.settings.head_bytes, |share| share.memory.most())
+    }
+
     /// Gives half of the head's memory back if no compaction has begun since the last call and the
     /// head does not need it.
     pub fn shrink_head(&self) {

@@ -22,7 +22,7 @@ use strandline_storage::level_blocks::LevelBlocks;
 use strandline_storage::pool::Pool;
 
 const LATCHES: usize = 64;
-/// A load of less than this part of the head's budget adds its entries one by one.
+/// A load of less than this part of what the head may have adds its entries one by one.
 const FEW: usize = 8;
 /// The most steps of [`FdTree::compact_step`] for writers that wait.
 const STEPS_FOR_WRITERS: usize = 64;
@@ -223,7 +223,7 @@ impl FdTree {
     /// The device's; the entries that have been written stay.
     pub fn load(&self, entries: &[&[u8]], mut met: Option<&mut Vec<Vec<u8>>>) -> Result<()> {
         let bytes: usize = entries.iter().map(|entry| entry.len()).sum();
-        if bytes * FEW < self.head_budget() {
+        if bytes * FEW < self.head_bytes_max() {
             for entry in entries {
                 self.add(entry)?;
                 if let Some(met) = met.as_deref_mut() {

@@ -60,6 +60,19 @@ fn an_idle_head_gives_back_what_a_busy_one_takes() {
     assert_eq!(memory.taken(), kept);
 }
 
+/// A small load fits into what the head grows to: it costs no compaction.
+#[test]
+fn a_small_load_lets_the_head_grow() {
+    let memory = Arc::new(HeadMemory::new(800, 64 << 10, 1 << 20));
+    let tree = tree(&memory);
+    let entries: Vec<[u8; 16]> = (0..100).map(key).collect();
+    let entries: Vec<&[u8]> = entries.iter().map(|entry| &entry[..]).collect();
+    tree.load(&entries, None).unwrap();
+    assert_eq!((begun(&tree), tree.levels().len()), (0, 0));
+    assert!(tree.head_budget() > 800);
+    verify(&tree, &(0..100).collect(), 101, "loaded");
+}
+
 /// Entries stay right while heads grow and shrink at random moments.
 #[test]
 fn trees_with_changing_heads_agree_with_a_set() {
