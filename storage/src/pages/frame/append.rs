@@ -74,8 +74,10 @@ impl Frame {
     /// Writes the slot that `choose` gives, by the body with all slots of the batch, into the
     /// batch. A slot outside the body counts as none.
     pub fn begin_append(&self, choose: &mut dyn FnMut(&[u8]) -> Option<SlotWrite>) -> Begun {
-        let mut state = self.wait_settled(self.state.lock());
+        let mut state = self.state.lock();
         loop {
+            // An appender that waits is no latch: the page may have begun to leave meanwhile.
+            state = self.wait_settled(state);
             if state.phase == Phase::Gone {
                 return Begun::Gone;
             }

@@ -6,6 +6,7 @@ use std::thread;
 
 use strandline_base::Error;
 
+use super::super::frame::{Begun, Coldness};
 use super::*;
 
 const THREADS: usize = 4;
@@ -202,4 +203,50 @@ fn a_slot_over_a_missing_change_closes_the_file() {
             assert_eq!((body[0], body.lsn()), (1, Lsn(at)));
         }
     }
+}
+
+/// An appender that has waited for a change of its page may find that the page leaves memory. It
+/// looks the page up again: its slot would be in no image that a reader finds.
+#[test]
+fn no_slot_is_written_into_a_page_that_leaves_memory() {
+    /// Turns that an appender gets, if nothing keeps it from going on.
+    const TURNS: usize = 200;
+    let rig = Rig::create(&SimDisk::new(1), 16).unwrap();
+    let [number, _] = two_pages(&rig);
+    rig.store.checkpoint().unwrap();
+    let id = PageId { file: FILE, number };
+    let bytes = slot(0, 0);
+    let give_turns = |is_over: &dyn Fn() -> bool| {
+        let mut turns = 0..TURNS;
+        while turns.next().is_some() && !is_over() {
+            thread::yield_now();
+        }
+    };
+    let mut left = 0;
+    for _ in 0..100 {
+        drop(rig.read(number).unwrap());
+        let frame = rig.store.cached(id).expect("just read");
+        frame.latch_exclusive().expect("in memory");
+        let begun = thread::scope(|scope| {
+            let appender = scope.spawn(|| frame.begin_append(&mut |body| into_free(body, &bytes)));
+            give_turns(&|| false);
+            frame.unlatch_exclusive();
+            // The page has been used since the last look; the second look finds it cold.
+            if (0..2).any(|_| matches!(frame.evict_if_cold(true), Coldness::Leaving(_))) {
+                left += 1;
+                give_turns(&|| appender.is_finished());
+                frame.leave();
+            }
+            appender.join().expect("no panic")
+        });
+        match begun {
+            Begun::Slot(append) => {
+                assert!(!frame.is_gone(), "a slot in a page that has left");
+                frame.cancel_append(&append);
+            }
+            Begun::Gone => rig.store.forget(&frame),
+            Begun::Nothing => panic!("the page has room"),
+        }
+    }
+    assert!(left > 0, "the page never left before its appender");
 }
