@@ -10,8 +10,8 @@
 //!   row. Once the history policy no longer keeps that moment, each entry of the row is compared
 //!   with the versions that readers may see.
 //!
-//! A rolled-back transaction removes its own entries before its end is visible to others (see
-//! `moved_keys`).
+//! A rolled-back transaction removes its own entries before its end is visible to others. It notes
+//! the rows of entries that may not be its own, as if they had left a key (see `moved_keys`).
 //!
 //! # Why no entry is lost
 //!

@@ -68,7 +68,12 @@ impl KeySweep {
         self.left.lock().note(row, ts);
     }
 
-    /// The same for many, in any order.
+    /// A rollback has left an entry of `row` that may be needed or not: the next sweep may look.
+    pub fn note_undone(&self, row: RowId) {
+        self.left.lock().note(row, CommitTs::ZERO);
+    }
+
+    /// The same as [`KeySweep::note_left`] for many, in any order.
     pub fn note_all_left(&self, rows: impl IntoIterator<Item = (CommitTs, RowId)>) {
         self.left.lock().note_all(rows);
     }

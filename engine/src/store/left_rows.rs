@@ -64,12 +64,17 @@ impl LeftRows {
         }
     }
 
-    /// `row` has left a key by a commit at `ts`.
+    /// `row` has left a key by a commit at `ts`; zero: by a rollback.
     pub fn note(&mut self, row: RowId, ts: CommitTs) {
-        // Commits come nearly in order.
-        let later = self.listed.iter().rev().take_while(|(at, _)| *at > ts);
-        let at = self.listed.len() - later.count();
-        self.listed.insert(at, (ts, row));
+        match self.listed.front() {
+            Some((first, _)) if ts <= *first => self.listed.push_front((ts, row)),
+            _ => {
+                // Commits come nearly in order.
+                let later = self.listed.iter().rev().take_while(|(at, _)| *at > ts);
+                let at = self.listed.len() - later.count();
+                self.listed.insert(at, (ts, row));
+            }
+        }
         self.gather();
     }
 

@@ -1,5 +1,6 @@
-//! The keys that a transaction has entered for updated rows. A rollback removes the new entries;
-//! after a commit the list gives the rows that have left a key. See `maintenance::key_sweep`.
+//! The keys that a transaction has entered for updated rows. A rollback removes the new entries,
+//! and notes the rows of all others; after a commit the list gives the rows that have left a key.
+//! See `maintenance::key_sweep`.
 
 use super::entered_keys::IndexList;
 use crate::store::{EntryKey, StoredIndex};
@@ -22,7 +23,7 @@ struct Moved {
     row: RowId,
     /// among the indexes
     index: u32,
-    /// the row had no such entry before
+    /// the row had no such entry before, and no committed version needs it
     is_new: bool,
 }
 
@@ -36,6 +37,8 @@ impl MovedKeys {
         row: RowId,
         others: &mut Vec<RowId>,
     ) -> Result<()> {
+        // Of an entry that is there the build takes no notice.
+        let is_filling = index.is_filling();
         let is_new = index.sweep.row_keys.enter(|| {
             index.note_moved_row(row);
             match &key {
@@ -48,7 +51,7 @@ impl MovedKeys {
             bytes: key.map(|key| key.bytes),
             row,
             index: self.indexes.place_of(index),
-            is_new,
+            is_new: is_new && !is_filling,
         });
         Ok(())
     }
@@ -81,10 +84,12 @@ impl MovedKeys {
         for moved in self.rows.drain(first..) {
             let Some(bytes) = &moved.bytes else { continue };
             self.heap -= bytes.heap_bytes();
-            if moved.is_new {
-                let index = &self.indexes.at(moved.index).index;
-                // An entry that stays leads to a row that has another key: readers see that.
-                let _ = index.retire(bytes, moved.row, CommitTs::ZERO);
+            let index = self.indexes.at(moved.index);
+            let retire = || index.index.retire(bytes, moved.row, CommitTs::ZERO);
+            // An entry that stays leads to a row that has another key: readers see that, and the
+            // sweep removes it if no version needs it.
+            if !moved.is_new || retire().is_err() {
+                index.sweep.note_undone(moved.row);
             }
         }
     }

@@ -15,7 +15,9 @@
 //!    entry later sees the other's, waits for it if it is open, and looks again.
 //!
 //! Protocol of a write: write the record, then enter the key, within the transaction. A rollback,
-//! also to a savepoint, removes its new entries before its end is visible to others. A committed
+//! also to a savepoint, removes its new entries before its end is visible to others. Entries that
+//! may not be its own stay for the sweep: a build beside it adds no entry that is there, and an
+//! index with LIDBlocks does not know which entries are new. A committed
 //! update notes the row: the sweep (`maintenance::key_sweep`) compares the row's entries with the
 //! versions that may still be asked for. It goes over an index when an eighth of the entries may
 //! go, so a hot column keeps its index within 9/8 of what is needed.
@@ -76,6 +78,8 @@ pub struct StoredIndex {
     nulls_are_equal: bool,
     /// a row may have, or have had, another key than that of an entry
     moved: AtomicBool,
+    /// a build beside writers adds the entries of committed versions
+    is_filling: AtomicBool,
     /// entries that may go
     pub(crate) sweep: KeySweep,
     /// the file of an index that is kept
@@ -359,6 +363,19 @@ impl StoredIndex {
     /// A row is about to change its key, or has done so before the index was made.
     pub fn note_moved(&self) {
         self.moved.store(true, Ordering::Release);
+    }
+
+    /// A build beside writers begins. Nobody has the index yet.
+    pub(crate) fn begin_filling(&self) {
+        self.is_filling.store(true, Ordering::Release);
+    }
+    /// The entries of all committed versions are there.
+    pub(crate) fn end_filling(&self) {
+        self.is_filling.store(false, Ordering::Release);
+    }
+    /// Whether entries of committed versions may be missing.
+    pub(super) fn is_filling(&self) -> bool {
+        self.is_filling.load(Ordering::Acquire)
     }
 
     /// The index is not maintained from here on.

@@ -103,6 +103,7 @@ impl Db {
         let index = secondary_index(&store, id)?;
         let complete_since = self.complete_since(table, &store);
         txn.fill_index(table, def, &store, &index, StartWord(0))?;
+        index.end_filling();
         txn.change_catalog(&mut |catalog| {
             let now = catalog.tables.get(&table_id);
             // A TRUNCATE makes a new storage, whose index is complete.
@@ -209,6 +210,8 @@ impl Transaction {
                     let since = self.db.complete_since(table, &store);
                     self.fill_index(table, def, &store, &index, word)?;
                     completed.push((table.id, def.id, since));
+                } else if old.is_some() {
+                    index.begin_filling();
                 }
                 store.put_index(index.clone());
                 built.push((store.clone(), index));
@@ -373,4 +376,84 @@ fn duplicated(table: &TableDef, def: &IndexDef, key: &[Value]) -> Result<Error> 
     )
     .with_subject(table.constraint_subject(&def.name))
     .with_detail(format!("Key {} is duplicated.", key_text(&parts, key))))
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::super::tests::{begin, change, insert, table, with_table};
+    use super::*;
+    use crate::catalog::index::{IndexMethod, IndexPart, IndexStorage};
+    use std::collections::BTreeMap;
+    use strandline_base::ColumnId;
+    use strandline_sim::SimDisk;
+
+    /// An index over the column of table `t`.
+    fn definition(id: IndexId) -> IndexDef {
+        IndexDef {
+            id,
+            name: "t_a".into(),
+            method: IndexMethod::Ordered,
+            parts: vec![IndexPart {
+                value: IndexValue::Column(ColumnId(0)),
+                descending: false,
+                nulls_first: false,
+                operator_class: None,
+            }],
+            include: Vec::new(),
+            unique: false,
+            nulls_not_distinct: false,
+            predicate: None,
+            state: IndexState::Building,
+            complete_since: CommitTs::ZERO,
+            options: BTreeMap::new(),
+            comment: None,
+            storage: IndexStorage::Memory,
+            file_number: None,
+        }
+    }
+
+    /// While an index is filled, a transaction leaves a key and takes it again, so that it adds the
+    /// entry that the filling then finds there. Its rollback leaves the entry.
+    #[test]
+    fn a_rollback_beside_a_build_leaves_the_entries_of_committed_versions() {
+        let db = with_table(&SimDisk::new(1));
+        let rows = begin(&db);
+        insert(&rows, 1..3);
+        rows.commit().expect("commit");
+        let ddl = begin(&db);
+        let mut id = None;
+        let defined = ddl.change_catalog(&mut |catalog| {
+            let mut table = TableDef::clone(catalog.table("public", "t").expect("table t"));
+            let def = definition(IndexId(table.next_index));
+            id = Some(def.id);
+            table.next_index += 1;
+            table.indexes.push(Arc::new(def));
+            catalog.put_table(table);
+            Ok(())
+        });
+        defined.expect("defined");
+        ddl.commit().expect("commit");
+        let (table, id) = (table(&db), id.expect("a number"));
+        let store = db.store(table.storage).expect("its rows");
+        let index = secondary_index(&store, id).expect("there");
+        let undone = begin(&db);
+        assert!(change(&undone, 1, 7).expect("updated"));
+        assert!(change(&undone, 7, 1).expect("updated"));
+        let build = begin(&db);
+        let def = table.index(id).expect("defined");
+        let filled = build.fill_index(&table, def, &store, &index, StartWord(0));
+        filled.expect("filled");
+        undone.rollback();
+        let rows_of = |key: i64| {
+            let bytes = index.key_bytes(&[Value::BigInt(key)]).expect("a key");
+            let mut rows = Vec::new();
+            index.index.lookup(&bytes, &mut rows).expect("in memory");
+            rows.len()
+        };
+        assert_eq!((rows_of(1), rows_of(2)), (1, 1));
+        // The sweep takes out what no version has.
+        build.rollback();
+        db.checkpoint(true).expect("sweep");
+        assert_eq!((rows_of(1), rows_of(2), rows_of(7)), (1, 1, 0));
+    }
 }

@@ -139,12 +139,12 @@ fn an_idle_transaction_holds_no_snapshot_under_read_committed() {
     assert_eq!(db.txns().oldest_snapshot(), db.stable());
 }
 
-fn table(db: &Db) -> Arc<TableDef> {
+pub(super) fn table(db: &Db) -> Arc<TableDef> {
     db.catalog().table("public", "t").expect("table t").clone()
 }
 
 /// A database with table `t`, empty.
-fn with_table(disk: &SimDisk) -> Arc<Db> {
+pub(super) fn with_table(disk: &SimDisk) -> Arc<Db> {
     let db = open(disk);
     let ddl = begin(&db);
     create(&ddl);
@@ -152,7 +152,7 @@ fn with_table(disk: &SimDisk) -> Arc<Db> {
     db
 }
 
-fn insert(txn: &Arc<Transaction>, values: std::ops::Range<i64>) {
+pub(super) fn insert(txn: &Arc<Transaction>, values: std::ops::Range<i64>) {
     let table = table(txn.db());
     let statement = txn.begin_statement().expect("statement");
     for value in values {
@@ -360,7 +360,7 @@ fn speculative(db: &Arc<Db>) -> Arc<Transaction> {
 }
 
 /// Sets the key of the row with key `from` to `to`.
-fn change(txn: &Arc<Transaction>, from: i64, to: i64) -> Result<bool> {
+pub(super) fn change(txn: &Arc<Transaction>, from: i64, to: i64) -> Result<bool> {
     let set = [(ColumnId(0), Value::BigInt(to))];
     let statement = txn.begin_statement()?;
     statement.point_update(&table(txn.db()), 0, &[Value::BigInt(from)], &set)

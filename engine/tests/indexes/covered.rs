@@ -122,13 +122,16 @@ fn a_transaction_sees_its_own_changes_and_others_do_not() {
     drop(own);
     txn.rollback();
     // The entries are gone, and nobody says so before the rows change again. LIDBlocks cannot tell
-    // whether the entries of the two updates were new, and keep them.
+    // whether the entries of the two updates were new, and leave them to the sweep.
     let kept = match crate::STORAGE {
         IndexStorage::Blocks(_) => 2,
         _ => 0,
     };
     assert_eq!(entries(&world.db, "t_a"), all + kept);
     assert_eq!(now(&world, "rolled back"), (all, 2));
+    world.db.checkpoint(true).expect("merge and sweep");
+    assert_eq!(entries(&world.db, "t_a"), all);
+    assert_eq!(now(&world, "swept"), (all, 2 - kept));
 }
 
 /// Entries that were read before a sweep may be those that it has removed.

@@ -271,6 +271,7 @@ impl StoredIndex {
             is_unique: false,
             nulls_are_equal: false,
             moved: AtomicBool::new(entries.are_old),
+            is_filling: AtomicBool::new(false),
             sweep: KeySweep::counted(memory(store)),
             file: entries.file,
         };
