@@ -19,6 +19,8 @@
 //!    by one thread at a time, and its records in the log have the order of its states.
 //! 6. [`AccessMethod::insert`] writes the entry and looks afterwards, and holds the key's lock. A
 //!    bulk load enters its entries and looks afterwards. So of two adders one sees the other.
+//! 7. A bulk load makes the retired ones of its entries live in their blocks before it enters them
+//!    into the tree, so that no move takes them out again.
 //!
 //! Lock order: a key's lock, an entry's lock, a block's `moving`, the lock of the areas, the
 //! directory's; below each of them the latches of the tree or of one page of blocks.

@@ -75,14 +75,45 @@ impl LidIndex {
         self.put(key.as_slice(), &entry, &retired).map(drop)
     }
 
-    /// Adds sorted entries to the tree, and revives those that blocks have as retired. Then appends
-    /// to `met` those under whose keys blocks have entries.
+    /// Revives those of sorted entries that blocks have as retired, and adds all to the tree. Then
+    /// appends to `met` those under whose keys blocks have entries.
     pub(super) fn enter_beside_blocks(
         &self,
         entries: &[&[u8]],
         mut met: Option<&mut Vec<Vec<u8>>>,
     ) -> Result<()> {
+        // First: a move that ends behind this takes the entry for a live one. One that has freed
+        // the slot before has removed the entry from the tree before.
+        self.visit_slots_beside(entries, &mut |slot| {
+            if entries.binary_search(&slot).is_ok() {
+                let _alone = self.entry_lock(slot).lock();
+                self.put(key_of(slot), slot, &|_| State::Live)?;
+            }
+            Ok(())
+        })?;
         self.tree.enter(entries, met.as_deref_mut())?;
+        let Some(met) = met else {
+            return Ok(());
+        };
+        self.visit_slots_beside(entries, &mut |slot| {
+            let key = key_of(slot);
+            let start = entries.partition_point(|entry| *entry < key);
+            let same = entries.iter().skip(start);
+            let same = same.take_while(|entry| key_of(entry) == key);
+            met.extend(same.map(|entry| entry.to_vec()));
+            Ok(())
+        })?;
+        met.sort_unstable();
+        met.dedup();
+        Ok(())
+    }
+
+    /// Visits the entries that blocks say something of, among the keys of sorted entries.
+    fn visit_slots_beside(
+        &self,
+        entries: &[&[u8]],
+        visit: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
         let (Some(first), Some(last)) = (entries.first(), entries.last()) else {
             return Ok(());
         };
@@ -94,22 +125,8 @@ impl LidIndex {
             .within(range, Direction::Forward, usize::MAX);
         for block in within {
             for slot in self.blocks.read(&block)? {
-                let key = key_of(&slot.entry);
-                if entries.binary_search(&slot.entry.as_slice()).is_ok() {
-                    let _alone = self.entry_lock(&slot.entry).lock();
-                    self.put(key, &slot.entry, &|_| State::Live)?;
-                }
-                if let Some(met) = met.as_deref_mut() {
-                    let start = entries.partition_point(|entry| *entry < key);
-                    let same = entries.iter().skip(start);
-                    let same = same.take_while(|entry| key_of(entry) == key);
-                    met.extend(same.map(|entry| entry.to_vec()));
-                }
+                visit(&slot.entry)?;
             }
-        }
-        if let Some(met) = met {
-            met.sort_unstable();
-            met.dedup();
         }
         Ok(())
     }

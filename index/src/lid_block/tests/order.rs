@@ -3,6 +3,10 @@
 
 use super::*;
 use crate::NODE_BYTES_MIN;
+use std::sync::Mutex;
+use strandline_device::MemoryDevice;
+use strandline_storage::pages::{PageLog, PageSettings, file_of_record};
+use strandline_storage::wal::Lsn;
 
 fn sparse(entries: usize) -> Tested {
     Tested::new(BlockKind::Sparse, entries, NODE_BYTES_MIN)
@@ -196,4 +200,71 @@ fn forms_that_do_not_fit_are_refused() {
             "{error}"
         );
     }
+}
+
+/// A log that runs `work` once, before it takes a record about the tree.
+struct HookedLog {
+    log: MemoryLog,
+    /// records about the tree until then, and the work
+    work: Mutex<Option<(usize, Box<dyn FnOnce() + Send>)>>,
+}
+
+impl std::fmt::Debug for HookedLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.log.fmt(f)
+    }
+}
+
+impl PageLog for HookedLog {
+    fn append(&self, record: &[u8]) -> Result<Lsn> {
+        let due = {
+            let mut work = self.work.lock().expect("not poisoned");
+            if let Some((left, _)) = &mut *work
+                && file_of_record(record)? == FILES.0
+            {
+                *left -= 1;
+            }
+            work.take_if(|(left, _)| *left == 0)
+        };
+        if let Some((_, work)) = due {
+            work();
+        }
+        self.log.append(record)
+    }
+    fn make_durable(&self, through: Lsn) -> Result<()> {
+        self.log.make_durable(through)
+    }
+    fn end(&self) -> Lsn {
+        self.log.end()
+    }
+}
+
+/// A load adds an entry that a block has as retired. A move that ends before the load has looked
+/// into the blocks does not remove the entry again.
+#[test]
+fn a_move_beside_a_load_keeps_the_loads_entries() {
+    let log = Arc::new(HookedLog {
+        log: MemoryLog::default(),
+        work: Mutex::default(),
+    });
+    let settings = PageSettings::default();
+    let store = PageStore::new(Arc::new(MemoryDevice::default()), log.clone(), settings);
+    let form = form(BlockKind::Sparse, 8);
+    let tested = Arc::new(Tested::on(store, form, NODE_BYTES_MIN).expect("created"));
+    load_all(&tested, 0..300, 2);
+    add_all(&tested, [10], 1);
+    retire(&tested, 10, 1, 0);
+    assert_eq!((tested.rows(10), tested.index.blocks()), (vec![2], 1));
+    // The load has entered the first of its leaves when it logs the second one.
+    let mover = tested.clone();
+    let work = Box::new(move || mover.index.move_all().expect("moved"));
+    *log.work.lock().expect("not poisoned") = Some((2, work));
+    load_all(&tested, [10, 290], 1);
+    assert!(log.work.lock().expect("not poisoned").is_none(), "moved");
+    assert_eq!(
+        (tested.rows(10), tested.rows(290)),
+        (vec![1, 2], vec![1, 2])
+    );
+    assert_eq!(tested.vacuumed(), 302);
+    assert_eq!(tested.rows(10), [1, 2]);
 }
