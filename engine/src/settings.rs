@@ -180,6 +180,10 @@ impl Settings {
         let most = (limit / 2 / 32).clamp(32 << 10, 4 << 20);
         HeadMemory::new(bounded(8 << 10), bounded(most), limit)
     }
+    /// Bytes that the places and fences of one index's LIDBlocks may take.
+    pub fn index_blocks_bytes(&self) -> usize {
+        self.index_bytes() / 32
+    }
     /// Bytes that a compaction of an index in levels gathers before it writes them.
     pub fn index_batch_bytes(&self) -> usize {
         (self.memory_bytes / 64).clamp(256 << 10, 4 << 20)

@@ -102,6 +102,7 @@ impl LidIndex {
         settings: PagedIndexSettings,
         form: LidForm,
     ) -> Result<Self> {
+        let memory = settings.memory.clone();
         let tree = PagedIndex::create(Arc::clone(&store), tree, settings)?;
         let limit = tree.key_bytes_max();
         if form.key_bytes > limit {
@@ -111,7 +112,7 @@ impl LidIndex {
             );
             return Err(Error::invalid(SqlState::INVALID_PARAMETER_VALUE, message));
         }
-        let blocks = Blocks::create(store, blocks, form)?;
+        let blocks = Blocks::create(store, blocks, form, memory)?;
         Ok(Self::over(tree, blocks))
     }
 
@@ -125,8 +126,17 @@ impl LidIndex {
         (tree, blocks): (PageFileId, PageFileId),
         settings: PagedIndexSettings,
     ) -> Result<Self> {
+        let memory = settings.memory.clone();
         let tree = PagedIndex::open(Arc::clone(&store), tree, settings)?;
-        Ok(Self::over(tree, Blocks::open(store, blocks)?))
+        Ok(Self::over(tree, Blocks::open(store, blocks, memory)?))
+    }
+
+    /// The index with memory of so many bytes for its blocks' fences and places. Without room for
+    /// another block, an entry that no block covers goes into the tree at once.
+    #[must_use]
+    pub fn with_block_memory(mut self, bytes_max: usize) -> Self {
+        self.blocks.directory.bound(bytes_max);
+        self
     }
 
     fn over(tree: PagedIndex, blocks: Blocks) -> Self {

@@ -24,10 +24,12 @@
 //! Memory: pages share the pool's budget with cached blocks (`strandline_storage::pool`). The
 //! directory of the SSD cache ([`Settings::ssd_cache_memory_bytes`]) is taken from it while there
 //! is such a cache. Each index in levels takes a head ([`Settings::index_heads`]) and the lists of
-//! its levels from it; its blocks are in the pool as other blocks are.
+//! its levels from it; its blocks are in the pool as other blocks are. The places of LIDBlocks are
+//! taken from it, too ([`Settings::index_blocks_bytes`]).
 //!
 //! Lock order: `files` is held only to look and to change.
 //!
+//! [`Settings::index_blocks_bytes`]: crate::Settings::index_blocks_bytes
 //! [`Settings::index_heads`]: crate::Settings::index_heads
 //! [`Settings::ssd_cache_memory_bytes`]: crate::Settings::ssd_cache_memory_bytes
 
@@ -628,7 +630,7 @@ impl IndexFiles {
 
     /// The index with LIDBlocks of a held file.
     fn use_blocks(&self, file: IndexFile, index: LidIndex) -> Arc<dyn AccessMethod> {
-        let index = Arc::new(index);
+        let index = Arc::new(index.with_block_memory(self.settings.index_blocks_bytes()));
         if let Some(uses) = self.files.lock().held.get_mut(&file) {
             uses.blocks = Arc::downgrade(&index);
         }

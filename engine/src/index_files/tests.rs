@@ -1,6 +1,7 @@
 //! Files without a database: their memory, and which of them are removed.
 
 use super::*;
+use crate::catalog::index::{LidBlockKind, LidBlocks};
 use strandline_base::ManualClock;
 use strandline_device::MemoryDevice;
 use strandline_storage::wal::WalSettings;
@@ -105,6 +106,36 @@ fn the_memory_of_levels_is_taken_while_they_are_in_use() {
     assert_eq!(taken.load(Ordering::Relaxed), 0);
     files.remove_unused(&BTreeSet::new());
     assert_eq!(ids(&*device), [0; 0]);
+}
+
+/// LIDBlocks of values that hardly repeat take no more memory than one index may have for them.
+#[test]
+fn the_memory_of_blocks_is_taken_and_bounded() {
+    let settings = Settings {
+        memory_bytes: Settings::MEMORY_BYTES_MIN,
+        ..Settings::default()
+    };
+    let most = settings.index_blocks_bytes();
+    let (_, files, pool) = files_with(settings);
+    let taken = pool.taken_bytes();
+    let storage = IndexStorage::Blocks(LidBlocks {
+        kind: LidBlockKind::Dense,
+        entries: LidBlocks::ENTRIES,
+    });
+    let (index, held) = create_as(&files, storage).expect("files");
+    let add = |number: i64| {
+        let key = index.encode(&[strandline_base::Value::BigInt(number)]);
+        index.add(&key, strandline_base::RowId(1)).expect("added");
+    };
+    (0..most as i64 / 100).for_each(add);
+    let of_blocks = taken.load(Ordering::Relaxed);
+    assert!(
+        (most..most + 1_000).contains(&of_blocks),
+        "{of_blocks}, not {most}"
+    );
+    drop((index, held));
+    files.remove_unused(&BTreeSet::new());
+    assert_eq!(taken.load(Ordering::Relaxed), files.taken_bytes());
 }
 
 /// The heads of all indexes in levels stay within the share of indexes.

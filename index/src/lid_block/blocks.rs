@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicIsize, Ordering::Relaxed}; // counts entries; no part of the protocol
+use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering::Relaxed}; // counters only
 
 use strandline_base::sync::{Mutex, Ordering};
 use strandline_base::{Error, Result, SqlState};
@@ -83,7 +83,12 @@ enum Decision {
 
 impl Blocks {
     /// Creates the file.
-    pub fn create(store: Arc<PageStore>, file: PageFileId, form: LidForm) -> Result<Self> {
+    pub fn create(
+        store: Arc<PageStore>,
+        file: PageFileId,
+        form: LidForm,
+        memory: Arc<AtomicUsize>,
+    ) -> Result<Self> {
         if form.entries == 0 || form.areas() == 0 || form.entries > usize::from(u16::MAX) {
             let message = format!(
                 "a block of {} entries with keys of up to {} bytes takes {} bytes; between 1 \
@@ -96,7 +101,7 @@ impl Blocks {
             return Err(error.with_hint("Choose fewer entries or shorter keys."));
         }
         store.create_fast_file(file)?;
-        let blocks = Self::over(store, file, form);
+        let blocks = Self::over(store, file, form, memory);
         let mut change = blocks.store.begin(file);
         let page = change.allocate()?;
         let written = form.write(change.body_mut(page));
@@ -106,10 +111,10 @@ impl Blocks {
     }
 
     /// Opens the file, and reads which blocks it has.
-    pub fn open(store: Arc<PageStore>, file: PageFileId) -> Result<Self> {
+    pub fn open(store: Arc<PageStore>, file: PageFileId, memory: Arc<AtomicUsize>) -> Result<Self> {
         let form = LidForm::read(&store.read(file, FORM, Access::Sequential)?);
         let form = form.map_err(|damage| damaged(file, FORM, damage))?;
-        let blocks = Self::over(store, file, form);
+        let blocks = Self::over(store, file, form, memory);
         let used = blocks.pages()?;
         for pages in used.chunks(blocks.store.prefetched_pages_max().max(1)) {
             blocks.store.prefetch(file, pages);
@@ -123,12 +128,17 @@ impl Blocks {
         Ok(blocks)
     }
 
-    fn over(store: Arc<PageStore>, file: PageFileId, form: LidForm) -> Self {
+    fn over(
+        store: Arc<PageStore>,
+        file: PageFileId,
+        form: LidForm,
+        memory: Arc<AtomicUsize>,
+    ) -> Self {
         Self {
             store,
             file,
             form,
-            directory: Directory::default(),
+            directory: Directory::counted(memory),
             areas: Mutex::new(Areas {
                 free: Vec::new(),
                 next_id: 1,
@@ -202,14 +212,18 @@ impl Blocks {
         }
     }
 
-    /// A nearly full block.
+    /// A nearly full block; any block if there is no memory for another one.
     pub fn take_due(&self) -> Option<Arc<Block>> {
-        self.due.lock().pop_front()
+        let due = self.due.lock().pop_front();
+        due.or_else(|| {
+            let first = self.directory.is_full().then(|| self.directory.first());
+            first.flatten()
+        })
     }
 
-    /// Whether there are nearly full blocks.
+    /// Whether there are nearly full blocks, or as many blocks as memory allows.
     pub fn is_any_due(&self) -> bool {
-        !self.due.lock().is_empty()
+        !self.due.lock().is_empty() || self.directory.is_full() && self.directory.len() > 0
     }
 
     /// Waits until nobody makes or frees a block.

@@ -5,6 +5,7 @@
 //!    entry has two blocks.
 //! 2. A block is in the directory while its area has its number, except within a change that makes
 //!    or frees the block, during which the lock of the areas is held.
+//! 3. The bytes are counted in the indexes' memory. Writers make no block in a full directory.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -61,10 +62,14 @@ impl Block {
 }
 
 /// See the module's documentation.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Directory {
     blocks: RwLock<BTreeMap<Box<[u8]>, Arc<Block>>>,
     bytes: AtomicUsize,
+    /// no block is made from so many bytes on
+    bytes_max: usize,
+    /// bytes that indexes use
+    memory: Arc<AtomicUsize>,
 }
 
 fn up_to(bytes: &[u8]) -> (Bound<&[u8]>, Bound<&[u8]>) {
@@ -72,6 +77,37 @@ fn up_to(bytes: &[u8]) -> (Bound<&[u8]>, Bound<&[u8]>) {
 }
 
 impl Directory {
+    /// No blocks; their bytes are counted in `memory`.
+    pub fn counted(memory: Arc<AtomicUsize>) -> Self {
+        Self {
+            blocks: RwLock::default(),
+            bytes: AtomicUsize::new(0),
+            bytes_max: usize::MAX,
+            memory,
+        }
+    }
+
+    /// The same with memory for so many bytes.
+    pub fn bound(&mut self, bytes_max: usize) {
+        self.bytes_max = bytes_max;
+    }
+
+    /// Whether there is no memory for another block.
+    pub fn is_full(&self) -> bool {
+        self.memory_bytes() >= self.bytes_max
+    }
+
+    /// The block with the lowest fences.
+    pub fn first(&self) -> Option<Arc<Block>> {
+        self.blocks.read().values().next().map(Arc::clone)
+    }
+
+    fn count(&self, more: usize, fewer: usize) {
+        let delta = more.wrapping_sub(fewer);
+        self.bytes.fetch_add(delta, Relaxed);
+        self.memory.fetch_add(delta, Relaxed);
+    }
+
     /// The block that covers an entry.
     pub fn covering(&self, entry: &[u8]) -> Option<Arc<Block>> {
         let blocks = self.blocks.read();
@@ -127,14 +163,14 @@ impl Directory {
 
     /// Adds a block, which overlaps with no other.
     pub fn insert(&self, block: Arc<Block>) {
-        self.bytes.fetch_add(block.memory_bytes(), Relaxed);
+        self.count(block.memory_bytes(), 0);
         let low = block.header.low.clone();
         self.blocks.write().insert(low, block);
     }
 
     /// Removes a block.
     pub fn remove(&self, block: &Block) {
-        self.bytes.fetch_sub(block.memory_bytes(), Relaxed);
+        self.count(0, block.memory_bytes());
         self.blocks.write().remove(&block.header.low);
     }
 
@@ -146,5 +182,11 @@ impl Directory {
     /// Bytes of memory, about.
     pub fn memory_bytes(&self) -> usize {
         self.bytes.load(Relaxed)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        self.count(0, self.memory_bytes());
     }
 }

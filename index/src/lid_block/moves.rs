@@ -52,13 +52,13 @@ impl LidIndex {
         within.iter().try_for_each(|block| self.move_block(block))
     }
 
-    /// Whether there is a nearly full block.
+    /// Whether there is a nearly full block, or no memory for another one.
     pub fn is_flush_due(&self) -> bool {
         self.blocks.is_any_due()
     }
 
-    /// Moves the entries of a nearly full block to the tree, so that no insertion meets it full.
-    /// Returns whether there is another one.
+    /// Moves the entries of a nearly full block to the tree, so that no insertion meets it full;
+    /// without memory for another block those of any. Returns whether there is another one.
     ///
     /// # Errors
     /// The tree's and the page store's; the block waits until it is full.

@@ -3,8 +3,8 @@
 use super::LidIndex;
 use super::blocks::{Blocks, Put};
 use super::layout::{State, successor};
-use crate::access_method::{Direction, KeyBytes};
-use crate::entry::{entry_of, key_of};
+use crate::access_method::{AccessMethod, Direction, KeyBytes};
+use crate::entry::{entry_of, key_of, parts_of};
 use crate::sorted_load::LoadTarget;
 use strandline_base::{CommitTs, Result, RowId};
 
@@ -20,6 +20,9 @@ impl LidIndex {
     ) -> Result<Option<State>> {
         loop {
             let Some(block) = self.blocks.directory.covering(entry) else {
+                if self.blocks.directory.is_full() {
+                    return self.put_in_tree(entry, want(None)).map(|()| None);
+                }
                 let range = match self.blocks.is_dense() {
                     true => Blocks::dense_range(key),
                     false => self.tree.leaf_range(entry)?,
@@ -33,6 +36,21 @@ impl LidIndex {
                 Put::Done(before) => return Ok(before),
                 Put::Full => self.move_block(&block)?,
                 Put::Gone => self.blocks.await_changes(),
+            }
+        }
+    }
+
+    /// Writes the state of an entry that no block says anything of into the tree. The caller has
+    /// the entry's lock: no block says anything of it meanwhile.
+    fn put_in_tree(&self, entry: &[u8], state: State) -> Result<()> {
+        let Some((key, row)) = parts_of(entry) else {
+            return Ok(());
+        };
+        let key = KeyBytes::encoded(key);
+        match state {
+            State::Live => self.tree.add(&key, row).map(drop),
+            State::Retired(since) | State::RetiredInTree(since) => {
+                self.tree.retire(&key, row, since)
             }
         }
     }

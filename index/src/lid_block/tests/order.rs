@@ -268,3 +268,48 @@ fn a_move_beside_a_load_keeps_the_loads_entries() {
     assert_eq!(tested.vacuumed(), 302);
     assert_eq!(tested.rows(10), [1, 2]);
 }
+
+/// Values with few rows have a block each, which never fills. Their memory is counted and has a
+/// bound; beyond it changes go into the tree.
+#[test]
+fn blocks_take_no_more_memory_than_they_may() {
+    const MOST: usize = 5_000;
+    let store = store(Arc::new(MemoryDevice::default()), Arc::default(), 40);
+    let mut settings = settings(256, &Arc::default());
+    let memory = Arc::new(std::sync::atomic::AtomicUsize::new(7));
+    settings.memory = memory.clone();
+    let taken = || memory.load(std::sync::atomic::Ordering::Relaxed) - 7;
+    let form = form(BlockKind::Dense, 8);
+    let index = LidIndex::create(store.clone(), FILES, settings.clone(), form).expect("created");
+    let index = index.with_block_memory(MOST);
+    let key = |v: i64| index.encode(&number(v));
+    for v in 0..300 {
+        index.add(&key(v), RowId(1)).expect("added");
+        if v % 3 == 0 {
+            index
+                .retire(&key(v), RowId(1), CommitTs::ZERO)
+                .expect("retired");
+        }
+    }
+    let of_one = taken() / index.blocks();
+    assert!((MOST..MOST + of_one).contains(&taken()), "{}", taken());
+    let expected: Vec<_> = (0..300)
+        .filter(|v| v % 3 > 0)
+        .map(|v| (key(v), RowId(1)))
+        .collect();
+    let assert_whole = || {
+        let all = collect(&index, &KeyRange::default(), Direction::Forward);
+        assert_eq!(all, expected);
+        assert_sound(&index);
+    };
+    assert_whole();
+    // Background work makes room.
+    while index.flush_step().expect("moved") {}
+    assert!(taken() < MOST && index.blocks() > 0);
+    assert_whole();
+    let (before, blocks) = (taken(), index.blocks());
+    drop(index);
+    assert_eq!(taken(), 0);
+    let index = LidIndex::open(store, FILES, settings).expect("opened");
+    assert_eq!((taken(), index.blocks()), (before, blocks));
+}
