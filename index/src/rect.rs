@@ -131,6 +131,10 @@ impl Rect {
     /// A number that is at most the distance of a finite point from any box within this one,
     /// whatever the rounding errors are.
     pub(crate) fn distance_at_least(&self, from: [f64; 2]) -> f64 {
+        if *self == Self::point(self.low) {
+            // Every box within this one is the same one.
+            return self.distance(from);
+        }
         // A box within this one has NaN where this one has it, or a smaller distance.
         let [x, y] = self.gaps(from, 0.0);
         if x.is_nan() || y.is_nan() {

@@ -119,6 +119,24 @@ fn searches_read_few_pages() {
     }
 }
 
+/// The nearest of many entries at one point are found without all the others: a cursor would have
+/// them all in memory.
+#[test]
+fn the_nearest_of_many_entries_at_a_point_are_found_on_few_ways() {
+    for place in [[3.1, 7.7], [f64::NAN, 1.0], [f64::INFINITY, 1.0]] {
+        let tested = with_little_memory(1000);
+        for row in 0..900 {
+            tested.add(Rect::point(place), RowId(row));
+        }
+        let pages = tested.pages() as u64;
+        let few = reads(&tested, || {
+            let mut cursor = tested.index.nearest([1.0, 2.0]).expect("spatial");
+            (0..5).for_each(|_| _ = cursor.next().expect("read").expect("an entry"));
+        });
+        assert!(few * 5 < pages, "{few} of {pages}");
+    }
+}
+
 /// Each update moves an object; the pages that are left are used again.
 #[test]
 fn pages_that_are_left_are_given_back() {
