@@ -1,9 +1,11 @@
 //! Reading: the blocks first, then the tree.
 
 use super::LidIndex;
+use super::directory::Block;
 use super::layout::{State, successor};
 use crate::access_method::{AccessMethod, Direction, KeyBytes, KeyRange};
 use crate::entry::{EntryRange, parts_of};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use strandline_base::{Result, RowId};
 
@@ -62,20 +64,25 @@ impl LidIndex {
         Ok(seen)
     }
 
-    /// The tree's estimate, and what the blocks of the range add.
+    /// The tree's estimate, and what the blocks of the range add. Of many blocks the tree's share
+    /// tells how many there are, but no fewer than the first ones have.
     pub(super) fn estimate_with_blocks(&self, range: &KeyRange) -> Option<usize> {
         let in_tree = self.tree.estimate(range)?;
+        let total = |blocks: &[Arc<Block>]| {
+            let added: isize = blocks.iter().map(|block| block.weight.load(Relaxed)).sum();
+            in_tree.saturating_add_signed(added)
+        };
         let EntryRange { from, before } = EntryRange::of(range);
         let within = self.blocks.directory.within(
             (&from, before.as_deref()),
             Direction::Forward,
             COUNTED_BLOCKS + 1,
         );
-        if within.len() > COUNTED_BLOCKS {
-            let share = in_tree as f64 / self.tree.len().max(1) as f64;
-            return Some((share * self.len() as f64) as usize);
+        let counted = total(&within);
+        if within.len() <= COUNTED_BLOCKS {
+            return Some(counted);
         }
-        let added: isize = within.iter().map(|block| block.weight.load(Relaxed)).sum();
-        Some(in_tree.saturating_add_signed(added))
+        let share = in_tree as f64 / self.tree.len().max(1) as f64;
+        Some(counted.max((share * self.len() as f64) as usize))
     }
 }
