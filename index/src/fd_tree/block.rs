@@ -249,16 +249,13 @@ impl Block {
     fn decode_entries(body: &[u8], entries: u16) -> Option<Self> {
         let mut reader = ByteReader::new(body);
         let mut block = Self::default();
-        let mut start = 0;
+        let mut start = 0_usize;
         for _ in 0..entries {
             let kind = reader.u8()?;
             let shared = usize::try_from(reader.varint()?).ok()?;
             let rest = reader.bytes()?;
             let end = block.keys.len();
-            let before_end = start + shared;
-            if before_end > end {
-                return None;
-            }
+            let before_end = start.checked_add(shared).filter(|at| *at <= end)?;
             block.keys.extend_from_within(start..before_end);
             block.keys.extend_from_slice(rest);
             start = end;
@@ -315,6 +312,21 @@ mod tests {
         assert_eq!(block.floor_fence(b"abc"), Some(4));
         assert_eq!(block.floor_fence(b"abd"), Some(5));
         assert_eq!(block.floor_fence(b"zz"), Some(300));
+    }
+
+    /// Bytes with a right checksum that no writer makes.
+    #[test]
+    fn a_shared_length_beyond_the_entry_before_is_damage() {
+        for shared in [1, 4, u64::MAX] {
+            let mut body = Vec::new();
+            for shared in [0, 0, shared] {
+                body.put_u8(0);
+                body.put_varint(shared);
+                body.put_bytes(b"abc");
+            }
+            let decoded = Block::decode_entries(&body, 3);
+            assert_eq!(decoded.is_some(), shared == 1, "{shared}");
+        }
     }
 
     #[test]

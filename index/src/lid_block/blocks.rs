@@ -163,7 +163,9 @@ impl Blocks {
                 areas.free.push((page, area));
                 continue;
             };
-            areas.next_id = areas.next_id.max(header.id + 1);
+            let next = header.id.checked_add(1);
+            let next = next.ok_or(Damage("a block has the last number of all"))?;
+            areas.next_id = areas.next_id.max(next);
             let range = (&*header.low, header.high.as_deref());
             if !self
                 .directory

@@ -315,10 +315,18 @@ impl LidForm {
                 _ => return Err(Damage("a slot has an unknown state")),
             };
             let part = part.get(..usize::from(u16_at(header, 2)?));
+            let part = part.ok_or(Damage("an entry is longer than its slot"))?;
+            let is_whole = match self.kind {
+                BlockKind::Dense => part.len() == ROW_BYTES,
+                BlockKind::Sparse => part.len() >= ROW_BYTES,
+            };
+            if !is_whole {
+                return Err(Damage("an entry is shorter than a row's number"));
+            }
             used.push(Slot {
                 no,
                 state,
-                part: part.ok_or(Damage("an entry is longer than its slot"))?,
+                part,
                 raw,
             });
         }

@@ -52,6 +52,35 @@ fn wrong_blocks_are_an_error_with_their_place() {
     }
 }
 
+/// The number of a block, and the length of an entry, that no writer makes.
+#[test]
+fn numbers_that_no_writer_makes_are_damage() {
+    const AREA: usize = 8;
+    for kind in KINDS {
+        let tested = Tested::new(kind, 3, 256);
+        tested.index.add(&tested.key(1), RowId(1)).expect("added");
+        let page = PageNumber(2);
+        let slot = AREA + 16 + 2 * tested.index.form().fence_bytes();
+        for (at, bytes) in [(AREA, &[0xff; 8][..]), (slot + 2, &[3, 0])] {
+            let mut change = tested.store.begin(FILES.1);
+            change.write(page).expect("latched");
+            let place = &mut change.body_mut(page)[at..at + bytes.len()];
+            let before = place.to_vec();
+            place.copy_from_slice(bytes);
+            change.commit().expect("written");
+            let settings = settings(256, &Arc::default());
+            let opened = LidIndex::open(tested.store.clone(), FILES, settings);
+            let error = opened.err().expect("damage");
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{kind:?}, {at}: {error}");
+            let mut change = tested.store.begin(FILES.1);
+            change.write(page).expect("latched");
+            change.body_mut(page)[at..at + before.len()].copy_from_slice(&before);
+            change.commit().expect("written");
+        }
+        assert_sound(&tested.index);
+    }
+}
+
 /// The log fails at each append in turn. What an operation has promised is there; a failed one may
 /// have done a part of its work that is no wrong answer: an entry too many, a moved block.
 #[test]

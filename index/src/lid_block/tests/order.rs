@@ -182,6 +182,21 @@ fn estimates_count_blocks() {
     assert_eq!(estimate, Some(101));
 }
 
+/// An estimate of many blocks is no less than what some of them have, whatever the tree has.
+#[test]
+fn an_estimate_beside_an_empty_tree_counts_blocks() {
+    let tested = Tested::new(BlockKind::Dense, 8, PAGE_BODY_BYTES);
+    for row in 0..3 {
+        add_all(&tested, 0..100, row);
+    }
+    assert_eq!((tested.index.blocks(), tested.index.tree().len()), (100, 0));
+    let estimate = tested.index.estimate(&KeyRange::default());
+    assert!(
+        estimate.is_some_and(|entries| (150..=300).contains(&entries)),
+        "{estimate:?}"
+    );
+}
+
 /// Blocks that do not fit into a page, or take keys that the tree refuses, are refused.
 #[test]
 fn forms_that_do_not_fit_are_refused() {
