@@ -724,14 +724,6 @@ impl IndexFiles {
         }
     }
 
-    /// Removes the parts of a file that are there.
-    fn remove(&self, id: IndexFile) -> Result<()> {
-        self.forget(id);
-        let present = self.device.list()?;
-        let mut parts = id.names().filter(|part| present.contains(part));
-        parts.try_for_each(|part| self.device.remove(&part))
-    }
-
     /// No opening uses this file again.
     pub fn note_lost(&self, id: IndexFile, cause: Error) {
         self.files.lock().lost.insert(id, cause);
@@ -749,18 +741,38 @@ impl IndexFiles {
     }
 
     /// Removes the files that no index in memory has and that are not `named`. One that cannot be
-    /// removed is removed by the next opening.
+    /// removed is removed by the next opening. A lost file is one until it is removed: the
+    /// transaction that creates its index may commit later.
     pub fn remove_unused(&self, named: &BTreeSet<IndexFile>) {
         let mut files = self.files.lock();
         let unused = files
             .held
             .extract_if(.., |id, uses| uses.count == 0 && !named.contains(id));
         let unused: Vec<IndexFile> = unused.map(|(id, _)| id).collect();
-        files.lost.retain(|id, _| named.contains(id));
         drop(files);
-        for id in unused {
-            let _ = self.remove(id);
-        }
+        let left = self.remove(&unused);
+        let mut files = self.files.lock();
+        let Files { held, lost } = &mut *files;
+        lost.retain(|id, _| named.contains(id) || held.contains_key(id) || left.contains(id));
+    }
+
+    /// Removes the parts of files that are there. Returns the files of which a part is left.
+    fn remove(&self, unused: &[IndexFile]) -> Vec<IndexFile> {
+        unused.iter().for_each(|file| self.forget(*file));
+        let present = match unused {
+            [] => Ok(BTreeSet::new()),
+            _ => self.device.list().map(BTreeSet::from_iter),
+        };
+        let Ok(present) = present else {
+            return unused.to_vec();
+        };
+        let is_left = |file: &IndexFile| {
+            let mut parts = file.names().filter(|part| present.contains(part));
+            parts
+                .try_for_each(|part| self.device.remove(&part))
+                .is_err()
+        };
+        unused.iter().copied().filter(is_left).collect()
     }
 }
 

@@ -82,13 +82,20 @@ fn a_file_that_is_held_or_named_is_not_removed() {
 }
 
 #[test]
-fn a_lost_file_is_told_as_long_as_it_is_named() {
+fn a_lost_file_is_told_as_long_as_it_is_named_or_held() {
     let (_, files, _) = files();
-    let (_index, held) = create(&files);
-    files.note_lost(held.id(), Error::corrupt("a file", "lost"));
-    let name = BTreeSet::from([held.id()]);
+    let (index, held) = create(&files);
+    let file = held.id();
+    files.note_lost(file, Error::corrupt("a file", "lost"));
+    let name = BTreeSet::from([file]);
+    // Nothing names the file before its index is committed.
+    for named in [&BTreeSet::new(), &name] {
+        files.remove_unused(named);
+        assert!(files.lost().contains_key(&file) && files.has_unused());
+    }
+    drop((index, held));
     files.remove_unused(&name);
-    assert!(files.lost().contains_key(&held.id()) && files.has_unused());
+    assert!(files.lost().contains_key(&file));
     files.remove_unused(&BTreeSet::new());
     assert!(files.lost().is_empty() && !files.has_unused());
 }

@@ -196,6 +196,42 @@ fn a_failed_sync_costs_the_index_of_the_file(place: Place) {
     assert!(unusable >= 2, "{unusable} indexes");
 }
 
+/// The file of an index is lost while the transaction that creates the index is open. It stays
+/// lost when the transaction has committed: no opening takes the file for complete.
+fn a_file_that_is_lost_before_its_index_is_committed_is_not_used(place: Place) {
+    let mut lost = 0;
+    for n in FAILED_SYNCS {
+        let (disk, wall, db) = begin(n, place);
+        insert_some(&db, 0..40).expect("insert");
+        db.checkpoint(true).expect("checkpoint");
+        let txn = db.begin(TxnOptions::default()).expect("begin");
+        create_in(&txn, &index("t_c", vec![part(2), part(0)])).expect("create");
+        let t = txn.catalog().table("public", "t").expect("t").clone();
+        let statement = txn.begin_statement().expect("statement");
+        let inserted = statement.point_insert(&t, &row(60, 7, "its own"));
+        inserted.and_then(|_| statement.finish()).expect("inserted");
+        drop(statement);
+        disk.files().fail_sync(n);
+        let _ = db.checkpoint(true);
+        if txn.commit().is_err() {
+            continue;
+        }
+        let t = table(&db);
+        let id = named(&t, "t_c").id;
+        let has_index = run(&db, |s| Ok(s.has_index(&t, id))).expect("a look");
+        for keys in [40..45, 45..50] {
+            let _ = insert_some(&db, keys).and_then(|()| db.checkpoint(true));
+        }
+        lost += u64::from(!has_index);
+        drop(db);
+        for seed in [0, 1, n] {
+            let what = format!("sync {n}, outcome {seed}");
+            verify(&disk.after_crash(seed), &wall, &what);
+        }
+    }
+    assert!(lost >= 1);
+}
+
 /// A lost file is not opened again, though its pages may look whole: the next opening builds it.
 fn a_lost_file_is_not_used_again(place: Place) {
     let mut lost = 0;
@@ -441,6 +477,7 @@ in_places! {
         indexes_are_whole_after_two_crashes,
         a_failed_sync_costs_the_index_of_the_file,
         a_lost_file_is_not_used_again,
+        a_file_that_is_lost_before_its_index_is_committed_is_not_used,
         a_failed_write_keeps_the_log_until_it_works_again,
         a_damaged_root_is_built_again_by_the_opening,
         a_missing_file_is_built_again_by_the_opening,
