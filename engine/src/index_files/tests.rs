@@ -1,9 +1,11 @@
 //! Files without a database: their memory, and which of them are removed.
 
 use super::*;
-use crate::catalog::index::{LidBlockKind, LidBlocks};
-use strandline_base::ManualClock;
+use crate::catalog::index::{IndexStorage, LidBlockKind, LidBlocks};
+use crate::catalog::index_file::IndexFile;
+use strandline_base::{Error, ManualClock, SqlState};
 use strandline_device::MemoryDevice;
+use strandline_index::PartOrder;
 use strandline_storage::wal::WalSettings;
 
 /// The files of an empty device, and the pool whose memory they share.
