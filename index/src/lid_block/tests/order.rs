@@ -217,11 +217,13 @@ fn forms_that_do_not_fit_are_refused() {
     }
 }
 
+type Work = Box<dyn FnOnce() + Send>;
+
 /// A log that runs `work` once, before it takes a record about the tree.
 struct HookedLog {
     log: MemoryLog,
     /// records about the tree until then, and the work
-    work: Mutex<Option<(usize, Box<dyn FnOnce() + Send>)>>,
+    work: Mutex<Option<(usize, Work)>>,
 }
 
 impl std::fmt::Debug for HookedLog {
