@@ -125,6 +125,11 @@ fn relayed_pages_have_what_their_lsn_says() {
 }
 
 fn index(kind: BlockKind, entries: usize) -> Arc<LidIndex> {
+    with_memory(kind, entries, usize::MAX)
+}
+
+/// An index with memory of so many bytes for its blocks.
+fn with_memory(kind: BlockKind, entries: usize, memory: usize) -> Arc<LidIndex> {
     let store = store_on(&Arc::default(), &Arc::default());
     let oldest = Arc::new(|| CommitTs::ZERO);
     let mut settings = PagedIndexSettings::new(vec![PartOrder::default()], oldest);
@@ -134,7 +139,8 @@ fn index(kind: BlockKind, entries: usize) -> Arc<LidIndex> {
         entries,
         key_bytes: 12,
     };
-    Arc::new(LidIndex::create(store, FILES, settings, form).expect("in memory"))
+    let index = LidIndex::create(store, FILES, settings, form).expect("in memory");
+    Arc::new(index.with_block_memory(memory))
 }
 
 fn key(index: &LidIndex, v: i64) -> KeyBytes {
@@ -153,12 +159,18 @@ fn add(index: &LidIndex, v: i64, row: u64) {
 }
 
 /// Entries that stay are seen by every lookup and every cursor while blocks are filled, moved and
-/// made again; an entry that was retired and added again is there at the end.
+/// made again; an entry that was retired and added again is there at the end. With memory for one
+/// block the changes of a second value go into the tree.
 #[test]
 fn moves_lose_nothing() {
-    for kind in [BlockKind::Sparse, BlockKind::Dense] {
+    let kinds = [
+        (BlockKind::Sparse, usize::MAX),
+        (BlockKind::Dense, usize::MAX),
+        (BlockKind::Dense, 1),
+    ];
+    for (kind, memory) in kinds {
         explore(move || {
-            let index = index(kind, 2);
+            let index = with_memory(kind, 2, memory);
             add(&index, 1, 1);
             add(&index, 2, 1);
             let mover = {
