@@ -14,9 +14,9 @@ impl IndexFiles {
         }
     }
 
-    /// No opening uses this file again.
+    /// No opening uses this file again. The first cause counts: with it all parts are closed.
     pub fn note_lost(&self, id: IndexFile, cause: Error) {
-        self.files.lock().lost.insert(id, cause);
+        self.files.lock().lost.entry(id).or_insert(cause);
     }
 
     /// The files that no opening uses again, and why.

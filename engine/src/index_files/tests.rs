@@ -102,6 +102,26 @@ fn a_lost_file_is_told_as_long_as_it_is_named_or_held() {
     assert!(files.lost().is_empty() && !files.has_unused());
 }
 
+/// Both files of an index with LIDBlocks fail: the cause is the first failure, and not that the
+/// second file has been closed with the first one.
+#[test]
+fn a_lost_file_keeps_the_first_cause() {
+    let (_, files, _) = files();
+    let storage = IndexStorage::Blocks(LidBlocks {
+        kind: LidBlockKind::Sparse,
+        entries: LidBlocks::ENTRIES,
+    });
+    let (_index, held) = create_as(&files, storage).expect("files");
+    for part in held.id().page_files() {
+        let failure = Error::corrupt(format!("part {part}"), "damaged");
+        files.pages.fail_file(part, failure);
+    }
+    files.checkpoint().expect("the log's");
+    let lost = files.lost();
+    let cause = lost.get(&held.id()).expect("lost");
+    assert!(cause.message().contains("part 1"), "{cause}");
+}
+
 /// Each index in levels takes its head, and is removed with all its files.
 #[test]
 fn the_memory_of_levels_is_taken_while_they_are_in_use() {
