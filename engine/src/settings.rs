@@ -182,7 +182,7 @@ impl Settings {
     }
     /// Bytes that the places and fences of one index's LIDBlocks may take.
     pub fn index_blocks_bytes(&self) -> usize {
-        self.index_bytes() / 32
+        self.index_bytes() / 8
     }
     /// Bytes that a compaction of an index in levels gathers before it writes them.
     pub fn index_batch_bytes(&self) -> usize {

@@ -223,9 +223,9 @@ impl Blocks {
         })
     }
 
-    /// Whether there are nearly full blocks, or as many blocks as memory allows.
+    /// Whether there are nearly full blocks.
     pub fn is_any_due(&self) -> bool {
-        !self.due.lock().is_empty() || self.directory.is_full() && self.directory.len() > 0
+        !self.due.lock().is_empty()
     }
 
     /// Waits until nobody makes or frees a block.

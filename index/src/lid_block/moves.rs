@@ -52,13 +52,14 @@ impl LidIndex {
         within.iter().try_for_each(|block| self.move_block(block))
     }
 
-    /// Whether there is a nearly full block, or no memory for another one.
+    /// Whether there is a nearly full block.
     pub fn is_flush_due(&self) -> bool {
         self.blocks.is_any_due()
     }
 
-    /// Moves the entries of a nearly full block to the tree, so that no insertion meets it full;
-    /// without memory for another block those of any. Returns whether there is another one.
+    /// Moves the entries of a nearly full block to the tree, so that no insertion meets it full.
+    /// Returns whether there is another one. Without one and without memory for another block it
+    /// moves any: blocks of a range that changes no more make room, one for each call.
     ///
     /// # Errors
     /// The tree's and the page store's; the block waits until it is full.
