@@ -194,6 +194,7 @@ fn take_slots(reader: &mut ByteReader<'_>, used: &mut Vec<u64>) -> Option<Vec<Sl
         let only_fences = reader.u8()? == 1;
         let first = reader.varint()?;
         let numbers = take_numbers(reader, used)?;
+        first.checked_add(numbers.len() as u64)?;
         let filter_bits = usize::try_from(reader.varint()?).ok()?;
         let mut partitions = Vec::new();
         for _ in 0..reader.varint()? {
@@ -201,10 +202,11 @@ fn take_slots(reader: &mut ByteReader<'_>, used: &mut Vec<u64>) -> Option<Vec<Sl
             let numbers = take_numbers(reader, used)?;
             partitions.push(Arc::new(Partition::stored(first.into(), ordinal, numbers)));
         }
+        let end = |one: &Partition| one.ordinal.checked_add(one.numbers.len() as u64);
         let is_before = |a: &Arc<Partition>, b: &Arc<Partition>| {
-            a.first < b.first && a.ordinal + a.numbers.len() as u64 <= b.ordinal
+            a.first < b.first && end(a).is_some_and(|end| end <= b.ordinal)
         };
-        if !partitions.is_sorted_by(is_before) {
+        if !partitions.is_sorted_by(is_before) || partitions.iter().any(|one| end(one).is_none()) {
             return None;
         }
         let level = Level::opened(run, only_fences, first, numbers);
@@ -224,4 +226,46 @@ fn take_numbers(reader: &mut ByteReader<'_>, used: &mut Vec<u64>) -> Option<Vec<
     }
     used.extend_from_slice(&numbers);
     Some(numbers)
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    /// The image of a tree of one level with filters at these ordinals, of one block each.
+    fn with_level(first: u64, filters: [u64; 2]) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.put_u16(VERSION);
+        // inserts, deletes, next run; the head has neither entries nor fences
+        for number in [0, 0, 9, 0, 0] {
+            out.put_varint(number);
+        }
+        // one level: number, run
+        for number in [1, 0, 3] {
+            out.put_varint(number);
+        }
+        out.put_u8(0);
+        out.put_varint(first);
+        put_numbers(&mut out, &[5]);
+        out.put_varint(10);
+        out.put_varint(filters.len() as u64);
+        for (ordinal, key) in filters.into_iter().zip([b"a", b"b"]) {
+            out.put_bytes(key);
+            out.put_varint(ordinal);
+            put_numbers(&mut out, &[7]);
+        }
+        out.put_u8(0);
+        out
+    }
+
+    /// Ordinals behind a right checksum that no writer makes.
+    #[test]
+    fn ordinals_beyond_all_numbers_are_damage() {
+        assert!(decode(&with_level(4, [0, 1]), 1).is_ok());
+        for (first, filters) in [(4, [1, 1]), (4, [u64::MAX, 1]), (u64::MAX, [0, 1])] {
+            let error = decode(&with_level(first, filters), 1).err();
+            let error = error.expect("damage").to_string();
+            assert!(error.contains("levels-00000001"), "{error}");
+        }
+    }
 }
