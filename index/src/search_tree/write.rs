@@ -11,9 +11,10 @@ use strandline_storage::pages::{Access, PageChange, PageNumber};
 /// A removal tries to join its leaf if the number of entries left is a multiple of this.
 const JOIN_EVERY: usize = 8;
 
-/// A leaf whose division leaves less than one part in so many of it full is joined with a neighbour.
-/// The last leaf has no high fence, so its entries are stored without a prefix. Ascending keys with
-/// a long prefix in common fill it with few entries, which take little space once there is a fence.
+/// A leaf whose division leaves less than one part in so many of it full is joined with a
+/// neighbour. The last leaf has no high fence, so its entries are stored without a prefix.
+/// Ascending keys with a long prefix in common fill it with few entries, which take little space
+/// once there is a fence.
 const SPARSE_PART: usize = 4;
 
 /// What an addition has done to a node.
