@@ -138,6 +138,9 @@ pub struct RangeEntry {
     pub meta: Option<(u64, u64, u64)>,
     /// by column id: file, offset, length
     pub columns: Vec<Option<(u64, u64, u64)>>,
+    /// bytes of these files that newer files have superseded, by file
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub superseded: BTreeMap<u64, u64>,
 }
 
 /// A change of the state.
@@ -215,6 +218,7 @@ impl RangeEntry {
             deleted: range.deleted,
             meta: place(range.meta),
             columns: range.columns.iter().map(|c| place(*c)).collect(),
+            superseded: range.superseded.clone(),
         }
     }
     /// The based range of an entry.
@@ -234,6 +238,7 @@ impl RangeEntry {
             deleted: self.deleted,
             meta: extent(self.meta),
             columns: self.columns.iter().map(|c| extent(*c)).collect(),
+            superseded: self.superseded.clone(),
         }
     }
 }

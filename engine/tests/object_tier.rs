@@ -364,3 +364,68 @@ fn one_fault_at_any_request_is_overcome() {
         }
     }
 }
+
+/// All rows get texts of `round` that do not compress; the merge supersedes most of the chunk file.
+fn set_texts(db: &Arc<Db>, round: i64) -> Result<()> {
+    let t = table(db);
+    run(db, |s| {
+        for k in 0..100 {
+            let mut rng = strandline_base::rng::Rng::new((k * 100 + round) as u64);
+            let text = format!("{:032x}{:032x}", rng.next_u64(), rng.next_u64());
+            let set = [(ColumnId(2), Value::from(text.as_str()))];
+            s.point_update(&t, 0, &[Value::BigInt(k)], &set)?;
+        }
+        Ok(())
+    })
+    .map(drop)
+}
+
+/// A range whose next merge compacts its chunk file.
+fn before_compaction() -> (Machine, Arc<ManualClock>, Arc<Db>) {
+    let (machine, wall) = (Machine::new(8), clock());
+    let db = machine.open(&wall).expect("open");
+    create_table(&db, HistoryPolicy::None);
+    (0..100).for_each(|k| insert(&db, &row(k, k * 7919 % 1_000, "")));
+    set_texts(&db, 0).expect("update");
+    db.checkpoint(true).expect("checkpoint");
+    set_texts(&db, 1).expect("update");
+    (machine, wall, db)
+}
+
+/// A compaction puts a new object before the manifest names it, and removes the old one after it: a
+/// crash at any request leaves one of both.
+#[test]
+fn a_crash_at_any_request_of_a_compaction_leaves_the_old_or_the_new_object() {
+    let (machine, _, db) = before_compaction();
+    let (old, begun) = (machine.names("chunks-"), machine.store.requests());
+    assert_eq!(old.len(), 1);
+    assert_eq!(db.checkpoint(true).expect("merge").compacted_files, 1);
+    let requests = machine.store.requests() - begun;
+    let (new, expected) = (machine.names("chunks-"), state(&db));
+    assert!(new.len() == 2 && !new.contains(&old[0]), "{new:?}");
+    drop(db);
+    let mut crashes = 0;
+    for at in 1..=requests {
+        for is_carried_out in [false, true] {
+            let what = format!("request {at} of {requests}, carried out: {is_carried_out}");
+            let (machine, wall, db) = before_compaction();
+            let at = machine.store.requests() + at;
+            machine.store.crash_at(at, is_carried_out, &machine.disk);
+            let _ = db.checkpoint(true);
+            drop(db);
+            if !machine.store.has_crashed() {
+                continue;
+            }
+            crashes += 1;
+            let found = machine.after_crash(at);
+            let db = found.open(&wall).expect("recovery");
+            assert_eq!(state(&db), expected, "{what}");
+            assert!(db.check().expect("check").is_empty(), "{what}");
+            db.checkpoint(true).expect("merge");
+            db.checkpoint(true).expect("checkpoint");
+            assert_eq!(state(&db), expected, "{what}");
+            assert_eq!(found.names("chunks-").len(), 2, "{what}");
+        }
+    }
+    assert!(crashes > 6, "{crashes} crashes of {requests} requests");
+}

@@ -144,6 +144,7 @@ pub(crate) struct Counters {
     pub(crate) checkpoint_micros: AtomicU64,
     pub(crate) merged_ranges: AtomicU64,
     pub(crate) run_records: AtomicU64,
+    pub(crate) compacted_files: AtomicU64,
     pub(crate) bytes_written: AtomicU64,
 }
 

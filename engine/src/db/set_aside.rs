@@ -22,6 +22,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 pub(crate) enum Work {
     /// the merge of a range
     Merge(RangeNo),
+    /// moving a range's columns out of mostly superseded chunk files
+    Compact(RangeNo),
     /// merging runs into one
     UniteRuns,
     /// writing the records that are in no run
@@ -54,6 +56,9 @@ impl fmt::Display for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Merge(range) => write!(f, "the merge of range {}", range.0),
+            Self::Compact(range) => {
+                write!(f, "the compaction of the chunk files of range {}", range.0)
+            }
             Self::UniteRuns => f.write_str("the union of its update runs"),
             Self::WriteRecords => f.write_str("writing its records into an update run"),
             Self::StoreIndexes => f.write_str("writing the files of its indexes"),

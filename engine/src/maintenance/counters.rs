@@ -63,6 +63,7 @@ impl Db {
             ("checkpoint_micros", get(&c.checkpoint_micros)),
             ("merged_ranges", get(&c.merged_ranges)),
             ("run_records", get(&c.run_records)),
+            ("compacted_files", get(&c.compacted_files)),
             ("bytes_written", get(&c.bytes_written)),
             ("cache_misses", self.shared.pool.misses()),
             ("random_reads", self.shared.files.reads(Access::Random)),
@@ -90,6 +91,7 @@ impl Db {
             ("index_bytes", index_bytes),
             ("pending_records", self.pending_records()),
             ("run_bytes", self.run_bytes()),
+            ("superseded_bytes", self.superseded_bytes()),
             ("recovery_micros", self.recovery.micros),
             ("clock_jumps", self.retention.jumps()),
             (
@@ -110,6 +112,12 @@ impl Db {
     fn run_bytes(&self) -> u64 {
         let stores = self.stores.read();
         stores.values().map(|store| store.run_size().1).sum()
+    }
+
+    /// Bytes of chunk files in use that newer files have superseded.
+    fn superseded_bytes(&self) -> u64 {
+        let stores = self.stores.read();
+        stores.values().map(|store| store.superseded_bytes()).sum()
     }
 
     fn cache_counters(&self) -> impl Iterator<Item = (&'static str, u64, String)> {
@@ -142,6 +150,7 @@ impl Db {
         let in_vain = if is_in_vain { in_vain } else { "" };
         let mut counters = vec![
             of("ranges_set_aside", |w| matches!(w, Work::Merge(_))),
+            of("compactions_set_aside", |w| matches!(w, Work::Compact(_))),
             of("unions_set_aside", |w| *w == Work::UniteRuns),
             of("tables_behind", |w| w.keeps_log()),
             of("tables_unrestored", |w| *w == Work::Restore),

@@ -9,6 +9,8 @@ pub struct CheckpointReport {
     pub merged_ranges: u64,
     /// records written into runs
     pub run_records: u64,
+    /// mostly superseded chunk files whose columns were written anew
+    pub compacted_files: u64,
     /// bytes of new chunk and run files
     pub bytes_written: u64,
 }
@@ -18,6 +20,7 @@ impl CheckpointReport {
     pub(crate) fn add(&mut self, other: &Self) {
         self.merged_ranges += other.merged_ranges;
         self.run_records += other.run_records;
+        self.compacted_files += other.compacted_files;
         self.bytes_written += other.bytes_written;
     }
 }

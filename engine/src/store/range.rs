@@ -124,6 +124,15 @@ impl Store {
         (runs.len(), runs.iter().map(|run| run.bytes()).sum())
     }
 
+    /// Bytes of chunk files in use that newer files have superseded.
+    pub fn superseded_bytes(&self) -> u64 {
+        let bytes = |range: &Arc<Range>| match &range.load().base.body {
+            BaseBody::Chunks(chunks) => chunks.superseded_bytes(),
+            BaseBody::Insert(_) => 0,
+        };
+        self.lineage.ranges().iter().map(bytes).sum()
+    }
+
     /// 54000 if a row of `bytes` is more than this database may hold in memory at a time.
     pub fn check_row_bytes(&self, bytes: usize) -> Result<()> {
         self.lineage.check_row_bytes(bytes)

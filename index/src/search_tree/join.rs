@@ -2,10 +2,12 @@
 //!
 //! A leaf that a removal leaves less than half full is joined with a neighbour under the same
 //! parent, if the two together are at most seven eighths full; an empty leaf is always joined if
-//! the joint node fits. The left node takes over the right one's range and entries, the parent
-//! removes the right one, whose page is marked as no node: one change of three pages. An inner
-//! node that has lost a child is joined likewise. A node that is its parent's only child waits
-//! until the parent has been joined. A root with one child takes over the child's content.
+//! the joint node fits. So is a leaf that a division leaves less than a quarter full, as the last
+//! leaf of ascending keys with a long prefix in common is: it has no high fence, and stores no
+//! prefix. The left node takes over the right one's range and entries, the parent removes the right
+//! one, whose page is marked as no node: one change of three pages. An inner node that has lost a
+//! child is joined likewise. A node that is its parent's only child waits until the parent has been
+//! joined. A root with one child takes over the child's content.
 //!
 //! A writer that has read the number of the right node's page before must see that it is no node
 //! any more. The page store drops changes of pages that it frees. So the first change marks the

@@ -309,6 +309,23 @@ fn pages_that_are_left_are_given_back() {
     assert_eq!(index.levels().expect("read"), 1);
 }
 
+/// The last leaf stores whole keys; what it leaves behind is small, and joined.
+#[test]
+fn ascending_keys_with_a_long_prefix_fill_their_leaves() {
+    let tested = Tested::new(1000);
+    let prefix = "x".repeat(120);
+    for row in 0..2_000_u64 {
+        let key = [Value::from(format!("{prefix}{row:06}").as_str())];
+        let key = tested.index.encode(&key);
+        assert!(tested.index.add(&key, RowId(row)).expect("added"));
+    }
+    tested.assert_whole();
+    assert_eq!(tested.index.len(), 2_000);
+    let leaves = tested.leaves();
+    let filled: usize = leaves.iter().map(|(_, size)| *size).sum();
+    assert!(filled / leaves.len() >= 600, "{leaves:?}");
+}
+
 #[test]
 fn a_load_fills_leaves_in_the_order_of_their_pages() {
     let tested = Tested::new(1000);

@@ -11,11 +11,19 @@ use strandline_storage::pages::{Access, PageChange, PageNumber};
 /// A removal tries to join its leaf if the number of entries left is a multiple of this.
 const JOIN_EVERY: usize = 8;
 
+/// A leaf whose division leaves less than one part in so many of it full is joined with a
+/// neighbour. The last leaf has no high fence, so its entries are stored without a prefix.
+/// Ascending keys with a long prefix in common fill it with few entries, which take little space
+/// once there is a fence.
+const SPARSE_PART: usize = 4;
+
 /// What an addition has done to a node.
 #[derive(Default)]
 pub(super) struct Put {
     /// the new right neighbour
     pub post: Option<Post>,
+    /// an entry of the node itself, if its division has left it sparse
+    pub sparse: Option<Box<[u8]>>,
     /// retired entries that have gone
     pub expired: usize,
 }
@@ -56,6 +64,9 @@ impl<K: Kind> Tree<K> {
         self.count.note(usize::from(is_new), put.expired);
         posts.extend(put.post);
         self.post_all(posts);
+        if let Some(sparse) = put.sparse {
+            self.try_join(0, &sparse);
+        }
         Ok(is_new)
     }
 
@@ -171,12 +182,12 @@ impl<K: Kind> Tree<K> {
         if frame.size(&all, 0..all.len()) <= self.node_bytes() {
             self.write(change, number, &frame, &all, 0..all.len())?;
             return Ok(Put {
-                post: None,
                 expired,
+                ..Put::default()
             });
         }
-        let post = self.split(change, number, &frame, &all, place)?;
-        Ok(Put { post, expired })
+        let put = self.split(change, number, &frame, &all, place)?;
+        Ok(Put { expired, ..put })
     }
 
     /// Divides a latched node, which is to have these entries, of which the one at `added` is new.
@@ -187,7 +198,7 @@ impl<K: Kind> Tree<K> {
         frame: &Frame,
         all: &Entries,
         added: usize,
-    ) -> Result<Option<Post>> {
+    ) -> Result<Put> {
         let split = self.split_place(frame, all, added);
         let too_long = Damage("no division of a full node's entries fits into two nodes");
         let Split { at, separator } = split.ok_or_else(|| self.damaged(number, too_long))?;
@@ -197,17 +208,22 @@ impl<K: Kind> Tree<K> {
         left.right = Some(right_number);
         if number != ROOT {
             self.write(change, number, &left, all, 0..at)?;
-            return Ok(Some(Post {
-                level: frame.level + 1,
-                low: separator,
-                child: right_number,
-            }));
+            let is_sparse = left.size(all, 0..at) < self.node_bytes() / SPARSE_PART;
+            return Ok(Put {
+                post: Some(Post {
+                    level: frame.level + 1,
+                    low: separator,
+                    child: right_number,
+                }),
+                sparse: is_sparse.then(|| all.get(0).into()),
+                expired: 0,
+            });
         }
         let left_number = change.allocate()?;
         self.write(change, left_number, &left, all, 0..at)?;
         let children = [(Box::default(), left_number), (separator, right_number)];
         self.raise_root(change, frame, &children)?;
-        Ok(None)
+        Ok(Put::default())
     }
 
     /// Makes these nodes, which have taken over all entries of the root, its children.

@@ -126,6 +126,12 @@ const EXPORTED: &[Exported] = &[
         "Records written into update runs",
     ),
     exported(
+        "compacted_files",
+        "compacted_files",
+        Form::Count,
+        "Mostly superseded chunk files whose columns were written anew",
+    ),
+    exported(
         "bytes_written",
         "written",
         Form::CountBytes,
@@ -272,10 +278,22 @@ const EXPORTED: &[Exported] = &[
         "Size of the update runs: history, and pending records on disk",
     ),
     exported(
+        "superseded_bytes",
+        "superseded_chunks",
+        Form::LevelBytes,
+        "Bytes of chunk files that newer files have superseded",
+    ),
+    exported(
         "ranges_set_aside",
         "ranges_set_aside",
         Form::Level,
         "Ranges that cannot be merged; strandline_stats() names file and offset",
+    ),
+    exported(
+        "compactions_set_aside",
+        "compactions_set_aside",
+        Form::Level,
+        "Ranges whose chunk files cannot be compacted; strandline_stats() has the causes",
     ),
     exported(
         "unions_set_aside",

@@ -28,12 +28,15 @@
 //!
 //! Lock order: `publish` while swapping (see there).
 
+mod compaction;
 mod wide_column;
 
 use crate::lineage::Lineage;
 use crate::lineage::base::row_block::RowBlocks;
 use crate::lineage::base::row_meta::{NEVER, RowMeta};
-use crate::lineage::base::{BaseBody, BaseState, ChunkBase, ChunkColumn, MetaBlob};
+use crate::lineage::base::{
+    BaseBody, BaseState, ChunkBase, ChunkColumn, MetaBlob, SupersededBytes,
+};
 use crate::lineage::horizon::Horizon;
 use crate::lineage::merge::wide_column::MergedColumn;
 use crate::lineage::range::{Range, RangeVersion};
@@ -51,7 +54,7 @@ use strandline_txn::{StartWord, Visibility};
 /// A column with fewer updates than this part of the most updated one's waits for another merge.
 const DUE_PART: usize = 4;
 
-/// A merged range, written and synced, not yet published.
+/// A merged range, or one whose files are compacted: written and synced, not yet published.
 pub struct MergeOutput {
     /// the range
     pub range: Arc<Range>,
@@ -309,6 +312,7 @@ impl Lineage {
         };
         let (file, bytes) = writer.finish()?;
         let start = CommitTs(meta.uniform_start().unwrap_or(meta.start_max()));
+        let superseded = version.base.superseded_by(&chunks, blob.as_ref());
         let base = ChunkBase {
             row_blocks: RowBlocks::default(),
             rows: rows as u32,
@@ -319,6 +323,7 @@ impl Lineage {
             last_updated_max: meta.last_updated_max(),
             deleted: meta.deleted.count() as u32,
             merged,
+            superseded,
         };
         Ok((file, bytes, base))
     }
@@ -363,6 +368,7 @@ fn emptied(range: &Arc<Range>, through: CommitTs) -> MergeOutput {
         last_updated_max: 0,
         deleted: 0,
         merged: MergeWatermarks::at(through),
+        superseded: SupersededBytes::default(),
     };
     MergeOutput {
         range: range.clone(),

@@ -13,7 +13,9 @@
 //! the page directory is the range version.
 
 use crate::lineage::base::row_block::RowBlocks;
-use crate::lineage::base::{BaseBody, BaseState, ChunkBase, ChunkColumn, MetaBlob};
+use crate::lineage::base::{
+    BaseBody, BaseState, ChunkBase, ChunkColumn, MetaBlob, SupersededBytes,
+};
 use crate::lineage::consolidation::{Consolidation, OverlayMaker};
 use crate::lineage::range::{Range, RangeVersion};
 use crate::update_run::Run;
@@ -144,6 +146,8 @@ pub struct BasedRange {
     pub meta: Option<(u64, Extent)>,
     /// by column id: file, extent
     pub columns: Vec<Option<(u64, Extent)>>,
+    /// bytes of these files that newer files have superseded
+    pub superseded: SupersededBytes,
 }
 
 impl Lineage {
@@ -400,6 +404,7 @@ impl Lineage {
             last_updated_max: based.last_updated_max,
             deleted: based.deleted,
             merged: based.merged.clone(),
+            superseded: based.superseded.clone(),
         }
     }
 
@@ -460,6 +465,7 @@ impl ChunkBase {
                 .iter()
                 .map(|c| c.as_ref().map(|c| (c.stored.file.id(), c.stored.extent)))
                 .collect(),
+            superseded: self.superseded.clone(),
         }
     }
 }

@@ -3,11 +3,10 @@
 //! A checkpoint at T = stable takes these steps, a file each: (1) `moment`: T, and the catalogs and
 //! storages that may still be read; (2) `parts`, by storage, in `lineage`: `merge` the ranges that
 //! are due, write one run with the committed records ≤ T that are in no run (`storage_part`),
-//! `unite` runs, and `kept_logs` for closed-off tables, and the pages of `index_files`; (3)
-//! `manifest_edit`: sync, append one edit,
-//! the atomic step; (4) `publish` the merged ranges and the runs, then `drop_storages`; (5)
-//! `log_cut`. A crash before (3) leaves orphaned files. A crash after it loses nothing: replay
-//! skips commits at or below T.
+//! `unite` runs, `compact_files`, and `kept_logs` for closed-off tables, and the pages of
+//! `index_files`; (3) `manifest_edit`: sync, append one edit, the atomic step; (4) `publish` the
+//! merged ranges and the runs, then `drop_storages`; (5) `log_cut`. A crash before (3) leaves
+//! orphaned files. A crash after it loses nothing: replay skips commits at or below T.
 //!
 //! Invariants:
 //! 1. A record leaves memory (its page is dropped) only when the manifest names a run that has it.
@@ -152,7 +151,7 @@ impl Db {
             report.add(&part.report);
             self.publish(part, moment.through);
         }
-        if report.merged_ranges > 0 {
+        if report.merged_ranges + report.compacted_files > 0 {
             self.open_readers.let_go();
         }
         self.give_up_lost_files();
@@ -172,6 +171,8 @@ impl Db {
             .fetch_add(report.merged_ranges, Ordering::Relaxed);
         c.run_records
             .fetch_add(report.run_records, Ordering::Relaxed);
+        c.compacted_files
+            .fetch_add(report.compacted_files, Ordering::Relaxed);
         c.bytes_written
             .fetch_add(report.bytes_written, Ordering::Relaxed);
     }
@@ -191,6 +192,7 @@ impl Db {
                 duration_ms = micros / 1_000,
                 merged_ranges = report.merged_ranges,
                 run_records = report.run_records,
+                compacted_files = report.compacted_files,
                 bytes_written = report.bytes_written,
                 "checkpoint complete"
             );

@@ -93,8 +93,25 @@ impl Db {
                 }
             }
         }
+        if effort != Effort::Freeing && !terms.is_full() {
+            self.compact_all(&mut parts, named, &terms);
+        }
         parts.no_room = terms.no_room.into_inner();
         parts
+    }
+
+    /// Compacts chunk files, after all other work: on a nearly full disk what it takes for a while
+    /// is not missing there.
+    fn compact_all(&self, parts: &mut Parts, named: &Named, terms: &Terms) {
+        let Named { storages, live, .. } = named;
+        for (id, store) in self.stores.read().clone() {
+            if live.contains(&id) && !parts.failed.contains(&id) {
+                let table = storages.table(id).map(|table| &**table);
+                if !self.compact_files(&store, table, terms, &mut parts.ready) {
+                    return;
+                }
+            }
+        }
     }
 
     /// Prepares the part of one storage, unless that has failed and its pause is not over.

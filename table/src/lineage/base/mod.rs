@@ -17,10 +17,12 @@ mod meta_blob;
 pub mod row_block;
 pub mod row_meta;
 mod stored_chunk;
+mod superseded;
 
 pub use chunk_column::{BlockValues, ChunkColumn};
 pub use meta_blob::MetaBlob;
 pub use stored_chunk::{ColumnBounds, StoredChunk};
+pub use superseded::SupersededBytes;
 
 use crate::lineage::base::row_block::{BlockRow, RowBlocks, RowChunks};
 use crate::lineage::base::row_meta::NEVER;
@@ -133,6 +135,8 @@ pub struct ChunkBase {
     pub deleted: u32,
     /// which commits are in the rows' metadata and in the chunks
     pub merged: MergeWatermarks,
+    /// bytes of the range's files that newer files have superseded
+    pub superseded: SupersededBytes,
     /// the rows side by side, for point reads
     pub row_blocks: RowBlocks,
 }

@@ -1,7 +1,7 @@
 //! Loading a range in bulk: encode, write, publish under the loader's start word.
 
 use crate::lineage::base::row_block::RowBlocks;
-use crate::lineage::base::{BaseBody, BaseState, ChunkBase};
+use crate::lineage::base::{BaseBody, BaseState, ChunkBase, SupersededBytes};
 use crate::lineage::{BasedRange, Lineage};
 use arrow_array::ArrayRef;
 use std::sync::Arc;
@@ -46,6 +46,7 @@ impl Lineage {
             last_updated_max: 0,
             deleted: 0,
             merged: MergeWatermarks::default(),
+            superseded: SupersededBytes::default(),
         };
         let range = self.reserve_range()?;
         let mut based = base.describe(range.no());

@@ -7,6 +7,7 @@
 //! (`Db::storage_part`) and its publication (`Db::publish`). A second kind of table brings these
 //! three.
 
+mod compact_files;
 mod compaction;
 mod merge;
 mod publish;

@@ -1,5 +1,5 @@
-//! The fourth step of a checkpoint: merged ranges and new runs replace the old ones, whose files
-//! are removed.
+//! The fourth step of a checkpoint: merged and compacted ranges and new runs replace the old ones,
+//! whose files are removed.
 
 use super::storage_part::StoragePart;
 use crate::db::Db;
@@ -22,9 +22,11 @@ impl Db {
         for version in &part.versions {
             lineage.note_persisted(version, through);
         }
+        for new in part.merged.iter().chain(&part.compacted) {
+            remove_replaced(&new.range.load().base.body, new);
+            lineage.publish_merge(new);
+        }
         for merged in &part.merged {
-            remove_replaced(&merged.range.load().base.body, merged);
-            lineage.publish_merge(merged);
             self.merge_schedule
                 .note_merged(part.store.id(), merged.range.no());
         }

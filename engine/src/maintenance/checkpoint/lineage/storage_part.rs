@@ -28,6 +28,8 @@ pub(in crate::maintenance::checkpoint) struct StoragePart {
     pub store: Arc<Store>,
     pub edit: StorageEdit,
     pub merged: Vec<MergeOutput>,
+    /// ranges that are not merged, and whose files are compacted
+    pub compacted: Vec<MergeOutput>,
     /// the new list, if it has changed
     pub runs: Option<Vec<Arc<Run>>>,
     /// runs that have been rewritten into another one
@@ -40,11 +42,12 @@ pub(in crate::maintenance::checkpoint) struct StoragePart {
 }
 
 impl StoragePart {
-    fn new(store: &Arc<Store>, device: &Arc<dyn Device>) -> Self {
+    pub(super) fn new(store: &Arc<Store>, device: &Arc<dyn Device>) -> Self {
         Self {
             store: store.clone(),
             edit: StorageEdit::default(),
             merged: Vec::new(),
+            compacted: Vec::new(),
             runs: None,
             replaced: Vec::new(),
             versions: Vec::new(),
@@ -83,14 +86,35 @@ impl StoragePart {
         let Some(merged) = merged else { return };
         self.report.merged_ranges += 1;
         self.report.bytes_written += merged.bytes;
-        let no = merged.range.no();
-        let entry = RangeEntry::of(&merged.chunks().describe(no));
-        self.edit.ranges.insert(no, entry);
+        self.name(&merged);
         self.merged.push(merged);
     }
 
+    /// Adds a range whose files are compacted, which this part may have merged before.
+    pub(super) fn add_compacted(&mut self, compacted: MergeOutput, files: usize) {
+        self.report.compacted_files += files as u64;
+        self.report.bytes_written += compacted.bytes;
+        self.name(&compacted);
+        let no = compacted.range.no();
+        match self
+            .merged
+            .iter_mut()
+            .find(|merged| merged.range.no() == no)
+        {
+            Some(merged) => *merged = compacted,
+            None => self.compacted.push(compacted),
+        }
+    }
+
+    /// The manifest's edit names the new base.
+    fn name(&mut self, new: &MergeOutput) {
+        let no = new.range.no();
+        let entry = RangeEntry::of(&new.chunks().describe(no));
+        self.edit.ranges.insert(no, entry);
+    }
+
     /// Completes the edit; None if nothing has changed.
-    fn finish(mut self, columns_max: usize) -> Option<Self> {
+    pub(super) fn finish(mut self, columns_max: usize) -> Option<Self> {
         let schema = self.store.lineage().schema();
         let columns = schema.iter().take(columns_max);
         self.edit.columns = columns
@@ -102,6 +126,12 @@ impl StoragePart {
         self.edit.runs = runs.iter().map(|r| r.id()).collect();
         (self.runs.is_some() || !self.edit.ranges.is_empty()).then_some(self)
     }
+}
+
+/// How many columns a table has by committed definitions: what an open transaction adds may still
+/// be taken back.
+pub(super) fn columns_max(store: &Store, table: Option<&TableDef>) -> usize {
+    table.map_or(store.lineage().schema().len(), |t| t.next_column as usize)
 }
 
 impl Db {
@@ -122,8 +152,7 @@ impl Db {
             store,
             terms,
             horizon: &horizon,
-            // What an open transaction adds may still be taken back.
-            columns_max: table.map_or(lineage.schema().len(), |t| t.next_column as usize),
+            columns_max: columns_max(store, table),
         };
         let mut writer: Option<RunWriter> = None;
         for group in lineage.ranges().chunks(self.settings.merge_threads.max(1)) {
