@@ -32,11 +32,7 @@ impl LidIndex {
             match slot.state {
                 State::Live => {}
                 state if state.is_gone(oldest) => self.tree.retire(&key, row, CommitTs::ZERO)?,
-                State::RetiredInTree(since) => self.tree.retire(&key, row, since)?,
-                State::Retired(since) => {
-                    self.tree.add(&key, row)?;
-                    self.tree.retire(&key, row, since)?;
-                }
+                state => self.put_in_tree(&key, row, state)?,
             }
         }
         self.blocks.clear(block, &slots)

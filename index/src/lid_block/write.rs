@@ -21,7 +21,11 @@ impl LidIndex {
         loop {
             let Some(block) = self.blocks.directory.covering(entry) else {
                 if self.blocks.directory.is_full() {
-                    return self.put_in_tree(entry, want(None)).map(|()| None);
+                    // The caller has the entry's lock: no block says anything of it meanwhile.
+                    if let Some((key, row)) = parts_of(entry) {
+                        self.put_in_tree(&KeyBytes::encoded(key), row, want(None))?;
+                    }
+                    return Ok(None);
                 }
                 let range = match self.blocks.is_dense() {
                     true => Blocks::dense_range(key),
@@ -40,17 +44,14 @@ impl LidIndex {
         }
     }
 
-    /// Writes the state of an entry that no block says anything of into the tree. The caller has
-    /// the entry's lock: no block says anything of it meanwhile.
-    fn put_in_tree(&self, entry: &[u8], state: State) -> Result<()> {
-        let Some((key, row)) = parts_of(entry) else {
-            return Ok(());
-        };
-        let key = KeyBytes::encoded(key);
+    /// Writes into the tree what a block says of an entry, or would say.
+    pub(super) fn put_in_tree(&self, key: &KeyBytes, row: RowId, state: State) -> Result<()> {
         match state {
-            State::Live => self.tree.add(&key, row).map(drop),
-            State::Retired(since) | State::RetiredInTree(since) => {
-                self.tree.retire(&key, row, since)
+            State::Live => self.tree.add(key, row).map(drop),
+            State::RetiredInTree(since) => self.tree.retire(key, row, since),
+            State::Retired(since) => {
+                self.tree.add(key, row)?;
+                self.tree.retire(key, row, since)
             }
         }
     }
