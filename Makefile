@@ -33,18 +33,17 @@ unit:
 	$(CARGO) test $(PACKAGES)
 
 # psql, pg_dump, pgbench, psycopg, SQLAlchemy, Alembic, Django, TPC-C, JDBC and node-postgres against
-# `strandline serve`; what is missing of them is installed by server/tests/clients/install.sh. Of the
-# workspace as the tests are: a package by
-# itself has other features of some dependencies, which would be built once more.
+# `strandline serve`; what is missing of them is installed by server/tests/clients/install.sh. `--tests`
+# here and below: the dependencies get the features they have for the tests, and are not built again.
 clients:
-	$(CARGO) build $(PACKAGES) --bin strandline
+	$(CARGO) build $(PACKAGES) --bin strandline --tests
 	python3 server/tests/clients/run.py "$(TARGET)/debug/strandline"
 
 # The Python package over the debug build of its module. What tests it comes from PyPI, into a
 # virtual environment outside the clone.
 VENV ?= $(HOME)/.cache/strandline/venv
 python: $(VENV)/installed
-	$(CARGO) build $(PACKAGES) --lib
+	$(CARGO) build $(PACKAGES) --lib --tests
 	ln -sf "$(abspath $(TARGET))/debug/libstrandline_native.so" \
 		python/strandline/_native.abi3.so
 	PYTHONPATH="$(CURDIR)/python" $(VENV)/bin/python -m pytest -q python/tests

@@ -11,6 +11,7 @@
 //! | load | rows/s into a table with two indexes and a foreign key | DuckDB |
 //! | churn | an index after 10 M updates of its column: bytes, updates/s | a fresh index |
 //! | fdtree | an FD+tree's worst insert, requests/s and space | the FD+ paper's other merges |
+//! | stores | requests/s and p99.9 of an FD+tree alone | RocksDB, LMDB |
 //! | indirection | ms and accesses of an operation, indexes of row ids | indexes of record ids |
 //! | selectivity | ms of a sum over 1 to all rows, as chosen | the index, a scan, PostgreSQL |
 //!
@@ -28,6 +29,7 @@ mod load;
 mod orders;
 mod reads;
 mod selectivity;
+mod stores;
 mod writes;
 
 use crate::peer::Peer;
@@ -46,7 +48,7 @@ use strandline_base::rng::Rng;
 use strandline_index::hash_integer;
 
 /// Every group, in the order they run.
-pub const GROUPS: [(&str, Group<Bench>); 11] = [
+pub const GROUPS: [(&str, Group<Bench>); 12] = [
     ("keys", keys::run),
     ("create", create::run),
     ("reads", reads::run),
@@ -57,6 +59,7 @@ pub const GROUPS: [(&str, Group<Bench>); 11] = [
     ("churn", churn::run),
     ("selectivity", selectivity::run),
     ("fdtree", fd_tree::run),
+    ("stores", stores::run),
     ("indirection", indirection::run),
 ];
 

@@ -65,9 +65,10 @@ const READERS: &str = "reading threads of 17";
 const MINUTES: &str = "minutes";
 const INDEXES: &str = "indexes";
 const BLOCK: &str = "entries of a LIDBlock (0: none)";
+const LOOKUPS: &str = "lookups among 100 requests";
 const IN_MEMORY: [&str; 5] = ["ways", "inner nodes", "indexes", "rows", "all"];
 
-const CHARTS: [Chart; 37] = [
+const CHARTS: [Chart; 45] = [
     curves(
         "tiers-cache-size",
         "SSD-DB Fig. 2.3: TPC-C, emulated disk",
@@ -87,6 +88,36 @@ const CHARTS: [Chart; 37] = [
         y: "seconds, Strandline / DuckDB",
         names: &["Q1", "Q6", "Q3", "Q18"],
     },
+    curves(
+        "fdtree-fig6-requests-random",
+        "FD+ Fig. 6: requests, random keys, throttled device",
+        LOOKUPS,
+        "requests/s",
+    ),
+    curves(
+        "fdtree-fig6-worst-random",
+        "FD+ Fig. 6: worst modification, random keys, throttled device",
+        LOOKUPS,
+        "ms",
+    ),
+    curves(
+        "fdtree-fig6-requests-ascending",
+        "FD+ Fig. 6: requests, ascending keys, throttled device",
+        LOOKUPS,
+        "requests/s",
+    ),
+    curves(
+        "fdtree-fig6-worst-ascending",
+        "FD+ Fig. 6: worst modification, ascending keys, throttled device",
+        LOOKUPS,
+        "ms",
+    ),
+    curves(
+        "fdtree-fig7-worst",
+        "FD+ Fig. 7: worst modification by size, throttled device",
+        "entries",
+        "ms",
+    ),
     curves(
         "indirection-fig5",
         "Indirection Fig. 5: point query, emulated devices",
@@ -130,6 +161,24 @@ const CHARTS: [Chart; 37] = [
         "Indirection Fig. 13: insertion, dense, emulated devices",
         BLOCK,
         "ms",
+    ),
+    curves(
+        "indirection-fig14-query",
+        "Indirection Fig. 14: queries, emulated devices",
+        INDEXES,
+        "ms",
+    ),
+    curves(
+        "indirection-fig14-update",
+        "Indirection Fig. 14: updates of any attribute, emulated devices",
+        INDEXES,
+        "ms",
+    ),
+    curves(
+        "indirection-fig15",
+        "Indirection Fig. 15: queries by updates, emulated devices",
+        "relative update time",
+        "relative query time",
     ),
     curves("soak-memory", "Soak: resident memory", MINUTES, "bytes"),
     curves("soak-files", "Soak: files", MINUTES, "bytes"),

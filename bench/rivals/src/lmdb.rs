@@ -4,9 +4,12 @@
 //! which this workspace has none.
 
 use crate::Result;
+use crate::entries::{Entry, EntryReader, EntryStore};
 use crate::row::{self, Rows};
 use crate::workload::{Keys, Run, Store, Worker};
-use lmdb::{Database, DatabaseFlags, Environment, EnvironmentFlags, Transaction, WriteFlags};
+use lmdb::{
+    Database, DatabaseFlags, Environment, EnvironmentFlags, RoTransaction, Transaction, WriteFlags,
+};
 use std::path::Path;
 
 const MAP_BYTES: usize = 8 << 30;
@@ -18,7 +21,7 @@ pub struct Lmdb {
 }
 
 impl Lmdb {
-    fn at(path: &str, durable: bool) -> Result<Self> {
+    fn at(path: &str, durable: bool, keys: DatabaseFlags) -> Result<Self> {
         std::fs::create_dir_all(path)?;
         let mut flags = EnvironmentFlags::NO_READAHEAD | EnvironmentFlags::NO_MEM_INIT;
         if !durable {
@@ -30,7 +33,7 @@ impl Lmdb {
             .set_flags(flags)
             .set_map_size(MAP_BYTES)
             .open(Path::new(path))?;
-        let point = environment.create_db(None, DatabaseFlags::INTEGER_KEY)?;
+        let point = environment.create_db(None, keys)?;
         Ok(Self { environment, point })
     }
 }
@@ -51,7 +54,7 @@ impl Store for Lmdb {
     }
 
     fn fill(path: &str, rows: Rows) -> Result<()> {
-        let store = Self::at(path, false)?;
+        let store = Self::at(path, false, DatabaseFlags::INTEGER_KEY)?;
         let mut transaction = store.environment.begin_rw_txn()?;
         for (key, row) in rows {
             let value = row::encode(&row);
@@ -62,7 +65,7 @@ impl Store for Lmdb {
     }
 
     fn open(run: &Run) -> Result<Self> {
-        Self::at(&run.path, run.durable)
+        Self::at(&run.path, run.durable, DatabaseFlags::INTEGER_KEY)
     }
 
     fn worker(&self) -> Result<impl Worker> {
@@ -90,5 +93,47 @@ impl Worker for &Lmdb {
             read(self, &transaction, key)?;
         }
         Ok(())
+    }
+}
+
+impl EntryStore for Lmdb {
+    fn with(path: &str, entries: &[Entry], _: Option<usize>) -> Result<Self> {
+        let store = Self::at(path, false, DatabaseFlags::empty())?;
+        let mut transaction = store.environment.begin_rw_txn()?;
+        for entry in entries {
+            transaction.put(store.point, entry, b"", WriteFlags::APPEND)?;
+        }
+        transaction.commit()?;
+        Ok(store)
+    }
+
+    fn insert(&self, entry: &Entry) -> Result<()> {
+        let mut transaction = self.environment.begin_rw_txn()?;
+        transaction.put(self.point, entry, b"", WriteFlags::empty())?;
+        Ok(transaction.commit()?)
+    }
+
+    fn reader(&self) -> Result<impl EntryReader> {
+        let snapshot = self.environment.begin_ro_txn()?;
+        Ok(Snapshot {
+            store: self,
+            snapshot,
+        })
+    }
+}
+
+/// One snapshot for all lookups of a thread: LMDB's quickest way.
+struct Snapshot<'s> {
+    store: &'s Lmdb,
+    snapshot: RoTransaction<'s>,
+}
+
+impl EntryReader for Snapshot<'_> {
+    fn contains(&mut self, entry: &Entry) -> Result<bool> {
+        match self.snapshot.get(self.store.point, entry) {
+            Ok(_) => Ok(true),
+            Err(lmdb::Error::NotFound) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! is the engine. It reads one JSON request per line from standard input and answers each with one
 //! JSON line, times measured inside. `duckdb_peer.py` speaks the same protocol.
 
+mod entries;
 mod fjall;
 mod lmdb;
 mod redb;
@@ -14,6 +15,7 @@ mod script;
 mod sqlite;
 mod workload;
 
+use entries::EntryStore;
 use script::{Datum, Load};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -36,6 +38,8 @@ enum Request {
     Run(Run),
     /// Runs transactions of point reads for `seconds`; counts the reads.
     Reads(Run),
+    /// Lookups and insertions of an index's entries: RocksDB and LMDB only.
+    Entries(entries::Run),
     /// Runs statements at `path` and answers with the numbers that they return: SQLite only.
     Sql { path: String, sql: String },
     /// Runs one statement at `path` and answers with its rows: SQLite only.
@@ -58,10 +62,10 @@ fn main() -> ExitCode {
     let answer = match engine.as_str() {
         "sqlite" => answer_sqlite,
         #[cfg(feature = "rocksdb")]
-        "rocksdb" => answer::<rocksdb::RocksDb>,
+        "rocksdb" => answer_entries::<rocksdb::RocksDb>,
         "redb" => answer::<redb::Redb>,
         "fjall" => answer::<fjall::Fjall>,
-        "lmdb" => answer::<lmdb::Lmdb>,
+        "lmdb" => answer_entries::<lmdb::Lmdb>,
         _ => {
             eprintln!("usage: strandline-bench-rivals sqlite|rocksdb|redb|fjall|lmdb");
             return ExitCode::FAILURE;
@@ -104,8 +108,16 @@ fn answer<S: Store>(request: &Request) -> Result<Value> {
         Request::Sql { .. } | Request::Rows { .. } | Request::Script { .. } => {
             return Err("only SQLite knows SQL".into());
         }
+        Request::Entries(_) => return Err("only RocksDB and LMDB have entries".into()),
     };
     Ok(json!({ "done": done, "seconds": seconds }))
+}
+
+fn answer_entries<S: Store + EntryStore>(request: &Request) -> Result<Value> {
+    match request {
+        Request::Entries(run) => run.measure::<S>(),
+        _ => answer::<S>(request),
+    }
 }
 
 fn answer_sqlite(request: &Request) -> Result<Value> {

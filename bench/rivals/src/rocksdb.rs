@@ -6,6 +6,7 @@
 //! not validated, which is our read committed. A transaction that conflicts runs again.
 
 use crate::Result;
+use crate::entries::{Entry, EntryReader, EntryStore};
 use crate::row::{self, Rows};
 use crate::workload::{Keys, Run, Store, Worker};
 use rocksdb::{
@@ -138,5 +139,59 @@ impl Worker for RocksDbWorker<'_> {
             std::hint::black_box(row::touched(&value.ok_or("a row is missing")?));
         }
         Ok(())
+    }
+}
+
+impl EntryStore for RocksDb {
+    /// A quarter of the memory is for memtables, the rest for blocks. Filters and indexes of the
+    /// tables are beside it, as the filters of our side are.
+    fn with(path: &str, entries: &[Entry], memory_bytes: Option<usize>) -> Result<Self> {
+        let memory = memory_bytes.unwrap_or(CACHE_BYTES);
+        let mut blocks = BlockBasedOptions::default();
+        blocks.set_block_cache(&Cache::new_hyper_clock_cache(memory / 4 * 3, 0));
+        blocks.set_bloom_filter(10.0, false);
+        blocks.set_whole_key_filtering(true);
+        blocks.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
+        blocks.set_data_block_hash_ratio(0.75);
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.set_block_based_table_factory(&blocks);
+        options.set_write_buffer_size(memory / 8);
+        options.set_max_write_buffer_number(2);
+        options.increase_parallelism(2);
+        options.set_level_compaction_dynamic_level_bytes(true);
+        options.set_compression_type(DBCompressionType::None);
+        let database = OptimisticTransactionDB::open(&options, path)?;
+        let mut write = WriteOptions::default();
+        write.disable_wal(true);
+        for entries in entries.chunks(FILL_ROWS) {
+            let mut batch = WriteBatchWithTransaction::<true>::default();
+            for entry in entries {
+                batch.put(entry, b"");
+            }
+            database.write_opt(batch, &write)?;
+        }
+        database.flush()?;
+        database.compact_range::<&[u8], &[u8]>(None, None);
+        Ok(Self {
+            database,
+            durable: false,
+        })
+    }
+
+    fn insert(&self, entry: &Entry) -> Result<()> {
+        let mut write = WriteOptions::default();
+        write.disable_wal(true);
+        Ok(self.database.put_opt(entry, b"", &write)?)
+    }
+
+    fn reader(&self) -> Result<impl EntryReader> {
+        Ok(&self.database)
+    }
+}
+
+impl EntryReader for &OptimisticTransactionDB {
+    fn contains(&mut self, entry: &Entry) -> Result<bool> {
+        Ok(self.get_pinned(entry)?.is_some())
     }
 }

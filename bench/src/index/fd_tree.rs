@@ -7,10 +7,11 @@
 //! for a modification. The goals are the worst modification at most 0.1x of `xm` and `ds`,
 //! throughput at least theirs, space at most 1.1x of `xm`, which has no second copy.
 
-mod experiment;
+pub mod experiment;
 
 use super::Bench;
 use crate::Result;
+use crate::plots::point;
 use crate::report::{Figure, Goal, Report, config};
 use crate::rounds::Spread;
 use experiment::{Keys, MODES, Outcome, Run, run as measure};
@@ -183,6 +184,7 @@ impl Point {
                     ("run", self.config()),
                     ("ours", of_run(ours)),
                     ("theirs", of_run(theirs)),
+                    ("plots", self.plots(what, of(ours), (name, of(theirs)))),
                 ]),
             };
             report.add(figure.clone())?;
@@ -216,6 +218,23 @@ impl Point {
         Ok(())
     }
 
+    /// The points of this figure in the plots that have it.
+    fn plots(&self, what: &str, ours: f64, (name, theirs): (&str, f64)) -> Value {
+        let x = match self.figure {
+            "Fig. 6" => self.run.lookups as f64,
+            "Fig. 7" | "Fig. 7, whole" => self.run.entries as f64,
+            _ => return json!([]),
+        };
+        let keys = self.keys();
+        let figure = match (self.figure, what) {
+            ("Fig. 6", "requests") => format!("fdtree-fig6-requests-{keys}"),
+            ("Fig. 6", "worst modification") => format!("fdtree-fig6-worst-{keys}"),
+            (_, "worst modification") => "fdtree-fig7-worst".into(),
+            _ => return json!([]),
+        };
+        json!([point(&figure, x, &[("fc", ours), (name, theirs)])])
+    }
+
     fn case(&self, what: &str) -> String {
         let Run {
             entries, lookups, ..
@@ -236,9 +255,9 @@ impl Point {
     fn config(&self) -> Value {
         json!({
             "entries": self.run.entries,
-            "paper_divided_by": self.run.scale,
-            "head_bytes": self.run.head_bytes(),
-            "cache_bytes": self.run.cache_bytes(),
+            "paper_divided_by": self.run.scale().round(),
+            "head_bytes": self.run.head_bytes,
+            "cache_bytes": self.run.cache_bytes,
             "requests": self.run.requests,
             "deletes_of_100_modifications": self.run.deletes,
             "keys": self.keys(),

@@ -1,7 +1,8 @@
 //! Single points of the group `fdtree` without building the other benchmarks:
 //!
 //! `cargo run --release -p strandline-index --example fd_tree -- [entries] [requests] [lookups of
-//! 100] [random|ascending] [modes]`, modes joined by commas, such as `fc,ds`
+//! 100] [random|ascending] [modes] [directory]`, modes joined by commas, such as `fc,ds`; in files of
+//! the directory, if one is given, else on the throttled device.
 //!
 //! Prints a line a run, with counts of what passed to the device.
 
@@ -9,6 +10,7 @@ mod experiment;
 
 use experiment::{Keys, MODES, PAPER_ENTRIES, Run};
 use std::io::Write as _;
+use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use strandline_base::Result;
 
@@ -28,8 +30,14 @@ fn main() -> Result<()> {
         None => true,
     };
     let mut out = std::io::stdout().lock();
-    let device = experiment::device();
-    writeln!(out, "{device}").ok();
+    let directory = arguments.get(6).map(Path::new);
+    let device = match directory {
+        Some(directory) => directory.display().to_string(),
+        None => experiment::device(),
+    };
+    let scale = PAPER_ENTRIES as f64 / entries as f64;
+    let divided_by = Run::scaled(scale).scale();
+    writeln!(out, "{device}, the paper's head divided by {divided_by:.1}").ok();
     let title = "mode kreq/s worst-modify-ms p999 mean-us worst-lookup-ms reads/req written/modify \
                  syncs images image-KB space before";
     writeln!(out, "{title}").ok();
@@ -39,9 +47,12 @@ fn main() -> Result<()> {
             keys,
             requests,
             lookups,
-            ..Run::scaled(PAPER_ENTRIES as f64 / entries as f64)
+            ..Run::scaled(scale)
         };
-        let done = experiment::run(run)?;
+        let done = match directory {
+            Some(directory) => experiment::in_files(run, &directory.join(name))?,
+            None => experiment::run(run)?,
+        };
         let counts = &done.counts;
         let images = counts.images.load(Relaxed);
         let line = format!(

@@ -4,16 +4,17 @@
 //! Keys are the paper's generator's (G_R: inserts ascend, deletes are random) or random. Preload,
 //! head and cache are the paper's divided by one factor, which the number of entries gives.
 //!
-//! Differences from the paper: the device is memory behind the paper's bandwidths; a thread draws
-//! its own requests, so that there are no queues; a lookup asks for any entry inserted so far,
-//! and so for some that have been deleted.
+//! Differences from the paper: the device is memory behind the paper's bandwidths, or files through
+//! the system's page cache; a thread draws its own requests, so that there are no queues; a lookup
+//! asks for any entry inserted so far, and so for some that have been deleted.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use strandline_base::rng::Rng;
 use strandline_base::{Error, Result};
-use strandline_device::{Limits, MemoryDevice, Throttled, real_delays};
+use strandline_device::{Device, Limits, MemoryDevice, OsDevice, Throttled, real_delays};
 use strandline_index::{FdTree, FdTreeMode as Mode, FdTreeSettings};
 use strandline_storage::level_blocks::{FileBlocks, LevelBlocks};
 use strandline_storage::pool::Pool;
@@ -57,8 +58,10 @@ pub struct Run {
     pub keys: Keys,
     /// entries before the run
     pub entries: u64,
-    /// head and cache are the paper's divided by this
-    pub scale: f64,
+    /// bytes of the head
+    pub head_bytes: usize,
+    /// bytes of the cache of blocks
+    pub cache_bytes: usize,
     pub requests: u64,
     /// lookups among 100 requests
     pub lookups: u64,
@@ -69,15 +72,16 @@ pub struct Run {
 }
 
 impl Run {
-    /// As many requests as entries, which are the paper's 10 M divided by `scale`. Half of the
-    /// modifications are deletes.
+    /// As many requests as entries, which are the paper's 10 M divided by `scale`, as are head and
+    /// cache. Half of the modifications are deletes.
     pub fn scaled(scale: f64) -> Self {
         let entries = (PAPER_ENTRIES as f64 / scale) as u64;
         Self {
             mode: Mode::Fc,
             keys: Keys::Random,
             entries,
-            scale,
+            head_bytes: (PAPER_HEAD_BYTES as f64 / scale) as usize,
+            cache_bytes: (PAPER_CACHE_BYTES as f64 / scale) as usize,
             requests: entries,
             lookups: 80,
             deletes: 50,
@@ -85,21 +89,16 @@ impl Run {
         }
     }
 
-    /// Bytes of the head.
-    pub fn head_bytes(&self) -> usize {
-        (PAPER_HEAD_BYTES as f64 / self.scale) as usize
-    }
-
-    /// Bytes of the cache of blocks.
-    pub fn cache_bytes(&self) -> usize {
-        (PAPER_CACHE_BYTES as f64 / self.scale) as usize
+    /// What the paper's head is divided by.
+    pub fn scale(&self) -> f64 {
+        PAPER_HEAD_BYTES as f64 / self.head_bytes as f64
     }
 
     fn settings(&self) -> FdTreeSettings {
         FdTreeSettings {
             mode: self.mode,
-            head_bytes: self.head_bytes(),
-            head_blocks: (self.head_bytes() / BLOCK_BYTES).max(2) as u64,
+            head_bytes: self.head_bytes,
+            head_blocks: (self.head_bytes / BLOCK_BYTES).max(2) as u64,
             filter_bits: self.filter_bits,
             ..FdTreeSettings::default()
         }
@@ -271,7 +270,7 @@ struct Threads {
 impl Threads {
     /// A tree over `blocks` with the run's entries.
     fn load(run: Run, blocks: Arc<Counted>) -> Result<Self> {
-        let tree = FdTree::open(run.settings(), blocks, Pool::new(run.cache_bytes()))?;
+        let tree = FdTree::open(run.settings(), blocks, Pool::new(run.cache_bytes))?;
         let mut first: Vec<_> = (0..run.entries).map(|n| run.entry(n)).collect();
         first.sort_unstable();
         let first: Vec<&[u8]> = first.iter().map(|entry| &entry[..]).collect();
@@ -356,11 +355,19 @@ impl Threads {
     }
 }
 
-/// Loads a tree and does the run's requests.
+/// Loads a tree on the throttled device and does the run's requests.
 pub fn run(run: Run) -> Result<Outcome> {
-    let device = throttled();
+    on_device(run, &throttled())
+}
+
+/// As [`run`] in files of an empty `directory`.
+pub fn in_files(run: Run, directory: &Path) -> Result<Outcome> {
+    on_device(run, &OsDevice::open(directory)?)
+}
+
+fn on_device(run: Run, device: &dyn Device) -> Result<Outcome> {
     let blocks = Arc::new(Counted {
-        blocks: FileBlocks::open(&device, "tree", BLOCK_BYTES)?,
+        blocks: FileBlocks::open(device, "tree", BLOCK_BYTES)?,
         counts: Counts::default(),
     });
     let threads = Threads::load(run, blocks.clone())?;

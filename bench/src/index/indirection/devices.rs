@@ -88,6 +88,8 @@ pub struct Spent {
     pub ms: f64,
     /// reads and writes of the fast tier, then of the capacity tier
     pub accesses: [f64; 4],
+    /// operations that were counted between two moments
+    pub operations: u64,
 }
 
 impl Spent {
@@ -97,6 +99,7 @@ impl Spent {
         Self {
             ms: each(self.ms, before.ms),
             accesses: std::array::from_fn(|at| each(self.accesses[at], before.accesses[at])),
+            operations,
         }
     }
 }
@@ -141,6 +144,7 @@ impl Devices {
         Spent {
             ms: processor_ms + self.clock.now_ns() as f64 / 1e6,
             accesses: std::array::from_fn(count),
+            operations: 0,
         }
     }
 }

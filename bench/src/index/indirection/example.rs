@@ -50,21 +50,21 @@ fn main() -> Result<()> {
         Operation::Delete,
         Operation::Search,
         Operation::Range(rows / 400),
+        Operation::AnyUpdate(indexes as usize),
+        Operation::Query(indexes as usize),
     ];
     let mut out = std::io::stdout().lock();
     writeln!(out, "{}", devices::label()).ok();
-    let title = "side | operation | memory | ms | fast reads, writes | capacity reads, writes";
+    let title =
+        "side | operation | memory | operations | ms | fast reads, writes | capacity reads, writes";
     writeln!(out, "{title}").ok();
     let mut measure = |name, image: &Image, (operation, memory), indexes| {
         let spent = image.open(memory, indexes)?.measure(operation, count, 1)?;
         let [a, b, c, d] = spent.accesses;
         let counts = format!("{a:.2}, {b:.2} | {c:.2}, {d:.2}");
-        let ms = spent.ms;
-        writeln!(
-            out,
-            "{name} | {operation:?} | {memory:?} | {ms:.2} | {counts}"
-        )
-        .ok();
+        let (ms, of) = (spent.ms, spent.operations);
+        let line = format!("{name} | {operation:?} | {memory:?} | {of} | {ms:.2} | {counts}");
+        writeln!(out, "{line}").ok();
         Result::Ok(())
     };
     for (name, side) in sides {

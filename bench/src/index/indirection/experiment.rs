@@ -363,6 +363,11 @@ pub enum Operation {
     Update,
     /// of the attribute of the second index
     KeyUpdate,
+    /// of one of so many attributes beside the unique key, each in its turn
+    AnyUpdate(usize),
+    /// all rows with one value of one of so many attributes, each in its turn: by its index, or by
+    /// a scan if it has none
+    Query(usize),
     /// with a look whether the first index has the key
     Insert,
     /// into a table whose indexes have no unique keys
@@ -385,8 +390,17 @@ pub struct Table {
     versions: u64,
     /// rows so far, the number of the next one
     rows: u64,
-    /// the present versions of changed rows, and how often the second index's key was changed
-    moved: HashMap<u64, (u64, u64)>,
+    /// changed rows
+    moved: HashMap<u64, State>,
+}
+
+/// A row as it is now.
+#[derive(Clone, Copy, Debug)]
+struct State {
+    version: u64,
+    /// the attribute that was changed, by the number that its index has or would have, and how often
+    changed: usize,
+    changes: u64,
 }
 
 impl Table {
@@ -409,8 +423,14 @@ impl Table {
     fn operate(&mut self, operation: Operation, rng: &mut Rng) -> Result<()> {
         let row = rng.below(self.shape.rows);
         match operation {
-            Operation::Update => self.update(row, false),
-            Operation::KeyUpdate => self.update(row, true),
+            Operation::Update => self.update(row, None),
+            Operation::KeyUpdate => self.update(row, Some(1)),
+            Operation::AnyUpdate(attributes) => {
+                self.update(row, Some(1 + row as usize % attributes))
+            }
+            Operation::Query(attributes) => {
+                self.query(row, 1 + rng.below(attributes as u64) as usize)
+            }
             Operation::Insert => self.insert(true),
             Operation::BlindInsert => self.insert(false),
             Operation::Delete => self.delete(row),
@@ -422,15 +442,25 @@ impl Table {
         }
     }
 
-    /// The present version of a row, and how often its key was changed.
-    fn state(&self, row: u64) -> (u64, u64) {
-        self.moved.get(&row).copied().unwrap_or((row, 0))
+    fn state(&self, row: u64) -> State {
+        let new = State {
+            version: row,
+            changed: 0,
+            changes: 0,
+        };
+        self.moved.get(&row).copied().unwrap_or(new)
     }
 
-    fn key(&self, row: u64, changes: u64, index: usize) -> KeyBytes {
-        let changes = if index == 1 { changes } else { 0 };
-        let key = self.shape.key(row, changes, index);
-        self.keys.encode(&[Value::BigInt(key)])
+    /// The row's value of the attribute of an index, which may not be there.
+    fn value(&self, row: u64, state: State, index: usize) -> i64 {
+        let is_changed = state.changed == index;
+        let changes = if is_changed { state.changes } else { 0 };
+        self.shape.key(row, changes, index)
+    }
+
+    fn key(&self, row: u64, state: State, index: usize) -> KeyBytes {
+        let value = self.value(row, state, index);
+        self.keys.encode(&[Value::BigInt(value)])
     }
 
     /// What the indexes have of a row.
@@ -461,8 +491,9 @@ impl Table {
     /// Finds a row by its unique key and reads it; the entry.
     fn find(&self, row: u64) -> Result<RowId> {
         let mut rows = Vec::new();
-        self.indexes[0].lookup(&self.key(row, 0, 0), &mut rows)?;
-        let expected = self.id(row, self.state(row).0);
+        let state = self.state(row);
+        self.indexes[0].lookup(&self.key(row, state, 0), &mut rows)?;
+        let expected = self.id(row, state.version);
         if rows != [expected] {
             return Err(wrong("the entry", row));
         }
@@ -492,33 +523,81 @@ impl Table {
         Ok(version)
     }
 
-    fn update(&mut self, row: u64, changes_key: bool) -> Result<()> {
+    /// `changed`: the attribute with another value, if one of those that indexes may have.
+    fn update(&mut self, row: u64, changed: Option<usize>) -> Result<()> {
         let old = self.find(row)?;
-        let (_, changes) = self.state(row);
+        let before = self.state(row);
         let version = self.append(row)?;
+        let after = State {
+            version,
+            changed: changed.unwrap_or(before.changed),
+            changes: before.changes + u64::from(changed.is_some()),
+        };
         let new = self.id(row, version);
-        let changes_now = changes + u64::from(changes_key);
         for index in 0..self.indexes.len() {
-            let is_changed = changes_key && index == 1;
-            if old == new && !is_changed {
+            if old == new && changed != Some(index) {
                 continue;
             }
-            let before = self.key(row, changes, index);
-            let after = self.key(row, changes_now, index);
-            if (before.as_slice(), old) != (after.as_slice(), new) {
-                self.indexes[index].retire(&before, old, CommitTs::ZERO)?;
-                self.indexes[index].add(&after, new)?;
+            let keys = [before, after].map(|state| self.key(row, state, index));
+            let [old_key, new_key] = keys.each_ref().map(|key| key.as_slice());
+            if (old_key, old) != (new_key, new) {
+                self.indexes[index].retire(&keys[0], old, CommitTs::ZERO)?;
+                self.indexes[index].add(&keys[1], new)?;
             }
         }
-        self.moved.insert(row, (version, changes_now));
+        self.moved.insert(row, after);
         Ok(())
+    }
+
+    /// Reads all rows with this row's value of an attribute.
+    fn query(&self, row: u64, attribute: usize) -> Result<()> {
+        let state = self.state(row);
+        let found = match self.indexes.get(attribute) {
+            Some(index) => {
+                let mut ids = Vec::new();
+                index.lookup(&self.key(row, state, attribute), &mut ids)?;
+                let mut last = None;
+                let mut found = 0;
+                for id in ids {
+                    let version = self.version_of(id, &mut last)?;
+                    let (page, at) = place(version);
+                    let read = self.store.read(HEAP, page, Access::Random)?;
+                    let of = number_in(&read[at..])?;
+                    found += usize::from(self.is_present(of, version));
+                }
+                found
+            }
+            None => self.scan(attribute, self.value(row, state, attribute))?,
+        };
+        match found {
+            0 => Err(wrong("the entry", row)),
+            _ => Ok(()),
+        }
+    }
+
+    fn is_present(&self, row: u64, version: u64) -> bool {
+        self.state(row).version == version
+    }
+
+    /// Reads all pages of rows; how many rows have this value.
+    fn scan(&self, attribute: usize, value: i64) -> Result<usize> {
+        let mut found = 0;
+        for first in (0..self.versions).step_by(VERSIONS as usize) {
+            let read = self.store.read(HEAP, place(first).0, Access::Sequential)?;
+            for version in first..self.versions.min(first + VERSIONS) {
+                let row = number_in(&read[place(version).1..])?;
+                let is_wanted = self.value(row, self.state(row), attribute) == value;
+                found += usize::from(is_wanted && self.is_present(row, version));
+            }
+        }
+        Ok(found)
     }
 
     fn insert(&mut self, is_unique: bool) -> Result<()> {
         let row = self.rows;
         if is_unique {
             let mut rows = Vec::new();
-            self.indexes[0].lookup(&self.key(row, 0, 0), &mut rows)?;
+            self.indexes[0].lookup(&self.key(row, self.state(row), 0), &mut rows)?;
             if !rows.is_empty() {
                 return Err(wrong("the absence", row));
             }
@@ -526,19 +605,24 @@ impl Table {
         let version = self.append(row)?;
         let id = self.id(row, version);
         for index in 0..self.indexes.len() {
-            self.indexes[index].add(&self.key(row, 0, index), id)?;
+            let key = self.key(row, self.state(row), index);
+            self.indexes[index].add(&key, id)?;
         }
         self.rows += 1;
-        self.moved.insert(row, (version, 0));
+        let state = State {
+            version,
+            ..self.state(row)
+        };
+        self.moved.insert(row, state);
         Ok(())
     }
 
     /// Marks a row, removes it from the first index, and from the others if they have record ids
     /// or blocks: a row id without a place is a deleted row and goes when a reader meets it.
     fn delete(&mut self, row: u64) -> Result<()> {
-        let (version, changes) = self.state(row);
+        let state = self.state(row);
         let mut rows = Vec::new();
-        self.indexes[0].lookup(&self.key(row, 0, 0), &mut rows)?;
+        self.indexes[0].lookup(&self.key(row, state, 0), &mut rows)?;
         let [id] = rows[..] else {
             return Ok(());
         };
@@ -550,11 +634,11 @@ impl Table {
         if let Some(places) = &mut self.places {
             places.set(row, u64::MAX)?;
         }
-        let id = self.id(row, version);
+        let id = self.id(row, state.version);
         let is_lazy = self.places.is_some();
         for index in 0..self.indexes.len() {
             if index == 0 || !is_lazy {
-                let key = self.key(row, changes, index);
+                let key = self.key(row, state, index);
                 self.indexes[index].retire(&key, id, CommitTs::ZERO)?;
             }
         }
