@@ -3,10 +3,12 @@
 //! `coalesce(sum(bigint), 2.25)`.
 //!
 //! DataFusion's functions refuse such arguments before the analyzer converts them to one type
-//! ([`crate::align`]). The functions here report the type of that conversion.
+//! ([`crate::align`]). The functions here report the type of that conversion. A quoted string beside
+//! a type to which Arrow has no cast of strings, such as uuid, keeps its own type until then.
 
 use crate::decimal::widest_numeric;
 use crate::types::arrow_type;
+use datafusion::arrow::compute::can_cast_types;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::Result;
 use datafusion::functions::core;
@@ -50,6 +52,24 @@ impl Alternatives {
         let signature = Signature::user_defined(inner.signature().volatility);
         Self { inner, signature }
     }
+
+    /// The type of quoted strings beside values of other types than strings.
+    fn type_of_open(&self, arg_types: &[DataType]) -> Result<Option<DataType>> {
+        let known = arg_types.iter().filter(|t| !is_open(t) && !t.is_null());
+        if !arg_types.iter().any(is_open) || known.clone().all(DataType::is_string) {
+            return Ok(None);
+        }
+        let known: Vec<DataType> = known.cloned().collect();
+        Ok(match known.as_slice() {
+            [only] => Some(only.clone()),
+            several => self.coerce_types(several)?.into_iter().next(),
+        })
+    }
+}
+
+/// Whether it may be the type of a quoted string.
+fn is_open(data_type: &DataType) -> bool {
+    *data_type == DataType::Utf8
 }
 
 impl ScalarUDFImpl for Alternatives {
@@ -63,10 +83,27 @@ impl ScalarUDFImpl for Alternatives {
         &self.signature
     }
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(arg_types)
+        match self.type_of_open(arg_types)? {
+            Some(common) => self.inner.return_type(&vec![common; arg_types.len()]),
+            None => self.inner.return_type(arg_types),
+        }
     }
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
-        self.inner.return_field_from_args(args)
+        let types = args.arg_fields.iter().map(|field| field.data_type());
+        let types: Vec<DataType> = types.cloned().collect();
+        let Some(common) = self.type_of_open(&types)? else {
+            return self.inner.return_field_from_args(args);
+        };
+        let fields = args.arg_fields.iter();
+        let fields = fields.map(|field| match is_open(field.data_type()) {
+            true => Arc::new(field.as_ref().clone().with_data_type(common.clone())),
+            false => field.clone(),
+        });
+        let arg_fields: Vec<FieldRef> = fields.collect();
+        self.inner.return_field_from_args(ReturnFieldArgs {
+            arg_fields: &arg_fields,
+            ..args
+        })
     }
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
         self.inner.simplify(args, info)
@@ -84,18 +121,12 @@ impl ScalarUDFImpl for Alternatives {
         self.inner.invoke_with_args(args)
     }
     fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
-        let is_open = |t: &&DataType| **t == DataType::Utf8;
-        let known = arg_types.iter().filter(|t| !is_open(t) && !t.is_null());
-        if arg_types.iter().any(|t| is_open(&t)) && known.clone().any(|t| !t.is_string()) {
-            let known: Vec<DataType> = known.cloned().collect();
-            let common = match known.as_slice() {
-                [only] => only.clone(),
-                several => {
-                    let coerced = self.coerce_types(several)?.into_iter().next();
-                    coerced.unwrap_or(DataType::Utf8)
-                }
-            };
-            return Ok(vec![common; arg_types.len()]);
+        if let Some(common) = self.type_of_open(arg_types)? {
+            let coerced = arg_types.iter().map(|t| match is_open(t) {
+                true if !can_cast_types(t, &common) => t.clone(),
+                _ => common.clone(),
+            });
+            return Ok(coerced.collect());
         }
         let typed = arg_types.iter().filter(|t| !t.is_null());
         if let Some(widest) = widest_numeric(typed) {

@@ -4,7 +4,7 @@ use super::catalog_value::CatalogValue;
 use super::oid::{BOOTSTRAP_OID, DATABASE_OID, Object, PG_CATALOG_OID};
 use super::relation::Rows;
 use super::system::System;
-use super::table_index::{BTREE, HASH, Index, Part, of};
+use super::table_index::{BTREE, GIST, HASH, Index, Part, of};
 use super::{text, types};
 use crate::parse::names;
 use strandline_base::SqlType;
@@ -147,7 +147,14 @@ const OPERATOR_CLASSES: &[OperatorClass] = &[
     (10_060, 10_061, "uuid_ops", 2950, 2968, 2969),
 ];
 
-/// The operator classes that are no type's own: oid, name, the type's oid, the family's.
+/// The operator classes of GiST: oid, name, the type's oid, the family's, the oid of the type of
+/// the entries if it is another one.
+const GIST_CLASSES: &[(i32, &str, i32, i32, i32)] = &[
+    (10_070, "box_ops", 603, 2593, 0),
+    (10_071, "point_ops", 600, 1029, 603),
+];
+
+/// The operator classes of B-trees that are no type's own: oid, name, the type's oid, the family's.
 const OTHER_CLASSES: &[(i32, &str, i32, i32)] = &[
     (4217, "text_pattern_ops", 25, 2095),
     (4218, "varchar_pattern_ops", 25, 2095),
@@ -166,6 +173,10 @@ fn operator_class(method: i32, part: &Part<'_>) -> i64 {
         1043 => 25,
         other => other,
     };
+    if method == GIST {
+        let found = GIST_CLASSES.iter().find(|class| class.2 == oid);
+        return found.map_or(0, |class| class.0.into());
+    }
     let found = OPERATOR_CLASSES.iter().find(|class| class.3 == oid);
     found.map_or(0, |(btree, hash, ..)| match method {
         HASH => (*hash).into(),
@@ -175,50 +186,46 @@ fn operator_class(method: i32, part: &Part<'_>) -> i64 {
 
 /// `pg_opclass`.
 pub fn pg_opclass(rows: &mut Rows) {
-    for (btree, hash, name, input, btree_family, hash_family) in OPERATOR_CLASSES {
-        for (oid, method, family) in [(btree, BTREE, btree_family), (hash, HASH, hash_family)] {
-            rows.add([
-                ("oid", (*oid).into()),
-                ("opcmethod", method.into()),
-                ("opcname", (*name).into()),
-                ("opcnamespace", PG_CATALOG_OID.into()),
-                ("opcowner", BOOTSTRAP_OID.into()),
-                ("opcfamily", (*family).into()),
-                ("opcintype", (*input).into()),
-                ("opcdefault", true.into()),
-                ("opckeytype", 0.into()),
-            ]);
-        }
+    for &(btree, hash, name, input, btree_family, hash_family) in OPERATOR_CLASSES {
+        add_class(rows, btree, BTREE, (name, input, btree_family));
+        add_class(rows, hash, HASH, (name, input, hash_family));
     }
-    for (oid, name, input, family) in OTHER_CLASSES {
-        rows.add([
-            ("oid", (*oid).into()),
-            ("opcmethod", BTREE.into()),
-            ("opcname", (*name).into()),
-            ("opcnamespace", PG_CATALOG_OID.into()),
-            ("opcowner", BOOTSTRAP_OID.into()),
-            ("opcfamily", (*family).into()),
-            ("opcintype", (*input).into()),
-            ("opcdefault", false.into()),
-            ("opckeytype", 0.into()),
-        ]);
+    for &(oid, name, input, family, key_type) in GIST_CLASSES {
+        add_class(rows, oid, GIST, (name, input, family));
+        rows.set([("opckeytype", key_type.into())]);
     }
+    for &(oid, name, input, family) in OTHER_CLASSES {
+        add_class(rows, oid, BTREE, (name, input, family));
+        rows.set([("opcdefault", false.into())]);
+    }
+}
+
+/// A default class of a method with its name, type and family.
+fn add_class(rows: &mut Rows, oid: i32, method: i32, of: (&str, i32, i32)) {
+    let (name, input, family) = of;
+    rows.add([
+        ("oid", oid.into()),
+        ("opcmethod", method.into()),
+        ("opcname", name.into()),
+        ("opcnamespace", PG_CATALOG_OID.into()),
+        ("opcowner", BOOTSTRAP_OID.into()),
+        ("opcfamily", family.into()),
+        ("opcintype", input.into()),
+        ("opcdefault", true.into()),
+        ("opckeytype", 0.into()),
+    ]);
 }
 
 /// `pg_opfamily`: the families of the classes, by the names that PostgreSQL gives them.
 pub fn pg_opfamily(rows: &mut Rows) {
-    let mut known = Vec::new();
-    for (oid, name) in [(2095, "text_pattern_ops"), (2097, "bpchar_pattern_ops")] {
-        rows.add([
-            ("oid", oid.into()),
-            ("opfmethod", BTREE.into()),
-            ("opfname", name.into()),
-            ("opfnamespace", PG_CATALOG_OID.into()),
-            ("opfowner", BOOTSTRAP_OID.into()),
-        ]);
+    add_family(rows, 2095, BTREE, "text_pattern_ops");
+    add_family(rows, 2097, BTREE, "bpchar_pattern_ops");
+    for &(_, class, _, family, _) in GIST_CLASSES {
+        add_family(rows, family, GIST, class);
     }
-    for (_, _, class, _, btree, hash) in OPERATOR_CLASSES {
-        for (oid, method) in [(*btree, BTREE), (*hash, HASH)] {
+    let mut known = Vec::new();
+    for &(_, _, class, _, btree, hash) in OPERATOR_CLASSES {
+        for (oid, method) in [(btree, BTREE), (hash, HASH)] {
             if known.contains(&oid) {
                 continue;
             }
@@ -227,15 +234,19 @@ pub fn pg_opfamily(rows: &mut Rows) {
                 434 => "datetime_ops",
                 1970 | 1971 => "float_ops",
                 1976 | 1977 => "integer_ops",
-                _ => *class,
+                _ => class,
             };
-            rows.add([
-                ("oid", oid.into()),
-                ("opfmethod", method.into()),
-                ("opfname", name.into()),
-                ("opfnamespace", PG_CATALOG_OID.into()),
-                ("opfowner", BOOTSTRAP_OID.into()),
-            ]);
+            add_family(rows, oid, method, name);
         }
     }
+}
+
+fn add_family(rows: &mut Rows, oid: i32, method: i32, name: &str) {
+    rows.add([
+        ("oid", oid.into()),
+        ("opfmethod", method.into()),
+        ("opfname", name.into()),
+        ("opfnamespace", PG_CATALOG_OID.into()),
+        ("opfowner", BOOTSTRAP_OID.into()),
+    ]);
 }
