@@ -66,6 +66,16 @@ macro_rules! forward {
             self.$inner.location()
         }
     };
+    (@directory_number $inner:tt) => {
+        fn directory_number(&self) -> Option<u64> {
+            self.$inner.directory_number()
+        }
+    };
+    (@is_stored $inner:tt) => {
+        fn is_stored(&self, name: &str) -> ::strandline_base::Result<bool> {
+            self.$inner.is_stored(name)
+        }
+    };
     (@queue $inner:tt) => {
         fn queue(
             &self,

@@ -55,7 +55,7 @@ pub use queue::{
     Completion, CountedQueue, DEPTH_MAX, InlineQueue, Queue, QueueStats, Request, ThreadQueue,
 };
 pub use staged::StagedDirectory;
-pub use tiered::{Tier, TieredDevice};
+pub use tiered::{RemovalGuard, Tier, TieredDevice};
 
 /// The file that carries the writer's lock of a directory.
 pub const LOCK_FILE: &str = "lock";
@@ -69,8 +69,33 @@ pub const ROLE_FILE: &str = "tier";
 /// [`ROLE_FILE`] while it is written.
 pub const ROLE_FILE_STAGED: &str = "tier.tmp";
 
-/// The files that each directory of a database has of its own.
-pub const OWN_FILES: [&str; 3] = [LOCK_FILE, ROLE_FILE, ROLE_FILE_STAGED];
+/// The file beside the superblock that says which owner token of an object store is this
+/// directory's.
+pub const OWNER_FILE: &str = "owner";
+
+/// [`OWNER_FILE`] while it is written.
+pub const OWNER_FILE_STAGED: &str = "owner.tmp";
+
+/// The operator's file in a database's directory: its next opening takes the object store over.
+pub const TAKEOVER_FILE: &str = "takeover.signal";
+
+/// The names of owner tokens in an object store begin so; a number follows.
+pub const OWNER_TOKEN_PREFIX: &str = "owner-";
+
+/// The files that each directory of a database has of its own, beside owner tokens.
+const OWN_FILES: [&str; 6] = [
+    LOCK_FILE,
+    ROLE_FILE,
+    ROLE_FILE_STAGED,
+    OWNER_FILE,
+    OWNER_FILE_STAGED,
+    TAKEOVER_FILE,
+];
+
+/// Whether each directory of a database has a file `name` of its own.
+pub fn is_own_file(name: &str) -> bool {
+    OWN_FILES.contains(&name) || name.starts_with(OWNER_TOKEN_PREFIX)
+}
 
 /// A flat set of files: one directory, or two ([`TieredDevice`]). Names are plain file names
 /// without separators.
@@ -103,6 +128,20 @@ pub trait Device: Send + Sync + Debug + 'static {
     }
     /// Where this device is, for messages: a path or `memory`.
     fn location(&self) -> String;
+    /// The number of the directory itself: it stays when the directory is renamed, and a copy has
+    /// another one. None: the device cannot tell. A device that wraps another one may forward this
+    /// method.
+    fn directory_number(&self) -> Option<u64> {
+        None
+    }
+    /// Whether there is a file `name` now, whoever has made or removed it. [`Device::open`] may go
+    /// by what the device has seen before.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn is_stored(&self, name: &str) -> Result<bool> {
+        Ok(self.list()?.iter().any(|listed| listed == name))
+    }
     /// A queue of requests to files of one tier, as deep as `depth` if the device can. Requests to
     /// files of other devices are served, too. A device that wraps another one must forward this
     /// method or make a queue of its own.

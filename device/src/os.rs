@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 #[cfg(target_os = "linux")]
 use std::num::NonZeroU64;
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -229,6 +229,11 @@ impl Device for OsDevice {
 
     fn location(&self) -> String {
         self.path.display().to_string()
+    }
+
+    /// The directory's inode.
+    fn directory_number(&self) -> Option<u64> {
+        fs::metadata(&self.path).ok().map(|found| found.ino())
     }
 }
 

@@ -4,8 +4,8 @@
 //!
 //! Invariants:
 //! 1. A name is on one tier. `on_capacity` has the names of the capacity tier; every other name is
-//!    the fast tier's. [`OWN_FILES`] are exceptions: each directory has its own, and this device
-//!    reads and writes none of them.
+//!    the fast tier's. A directory's own files ([`is_own_file`]) are exceptions: this device reads and
+//!    writes none of them.
 //! 2. [`Device::sync_directory`] syncs every directory whose names have changed since the begin of
 //!    its last successful sync. The first call syncs both: a killed process may have left names
 //!    that are not durable.
@@ -13,15 +13,16 @@
 //!    another process may have changed it.
 //!
 //! Lock order: `synced` of one directory is held during its sync; `on_capacity` is held with
-//! nothing else, and only to look and to change.
+//! nothing else, and only to look and to change. `removal_guard` is not held while the guard is asked.
 
 use std::collections::BTreeSet;
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use strandline_base::sync::{AtomicU64, Mutex, Ordering};
 use strandline_base::{Error, Result};
 
-use crate::{Device, File, OWN_FILES, Queue, RequestStats};
+use crate::{Device, File, Queue, RequestStats, is_own_file};
 
 /// One of the two directories of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +70,15 @@ impl Directory {
     }
 }
 
+/// Says whether files of the capacity tier may be removed.
+pub trait RemovalGuard: Send + Sync + Debug {
+    /// Asked before each removal.
+    ///
+    /// # Errors
+    /// The file must stay, or whether it must is not known.
+    fn check_removal(&self) -> Result<()>;
+}
+
 /// A device of two directories.
 #[derive(Debug)]
 pub struct TieredDevice {
@@ -77,6 +87,7 @@ pub struct TieredDevice {
     /// the path of the capacity tier that the fast tier's role file records
     capacity_path: String,
     on_capacity: Mutex<BTreeSet<String>>,
+    removal_guard: Mutex<Option<Arc<dyn RemovalGuard>>>,
 }
 
 impl TieredDevice {
@@ -96,6 +107,7 @@ impl TieredDevice {
             capacity: Directory::new(capacity),
             capacity_path: capacity_path.into(),
             on_capacity,
+            removal_guard: Mutex::default(),
         })
     }
 
@@ -103,6 +115,11 @@ impl TieredDevice {
     /// or if they are exceptions of invariant 1.
     pub fn device_of(&self, tier: Tier) -> &Arc<dyn Device> {
         &self.directory(tier).device
+    }
+
+    /// From now on `guard` is asked before a file of the capacity tier is removed.
+    pub fn guard_removals(&self, guard: Arc<dyn RemovalGuard>) {
+        *self.removal_guard.lock() = Some(guard);
     }
 
     /// The tier of the file `name`; the fast tier for a name that does not exist.
@@ -139,8 +156,7 @@ impl TieredDevice {
 /// The files of one tier, without those that each directory has of its own.
 fn names(device: &dyn Device) -> Result<BTreeSet<String>> {
     let names = device.list()?.into_iter();
-    let is_shared = |name: &String| !OWN_FILES.contains(&name.as_str());
-    Ok(names.filter(is_shared).collect())
+    Ok(names.filter(|name| !is_own_file(name)).collect())
 }
 
 impl Device for TieredDevice {
@@ -165,6 +181,10 @@ impl Device for TieredDevice {
 
     fn remove(&self, name: &str) -> Result<()> {
         let tier = self.tier_of(name);
+        let guard = self.removal_guard.lock().clone();
+        if let Some(guard) = guard.filter(|_| tier == Tier::Capacity) {
+            guard.check_removal()?;
+        }
         self.directory(tier).change(|device| device.remove(name))?;
         self.on_capacity.lock().remove(name);
         Ok(())

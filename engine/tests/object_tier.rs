@@ -125,10 +125,10 @@ fn chunks_and_history_are_objects_and_all_else_is_local() {
     let db = open(device.clone(), &wall).expect("open");
     assert_eq!((state_at(&db, then), state(&db)), states);
     let log = machine.store.log(before);
-    // Lengths come from the lists, and no request changes anything.
+    // Lengths come from the lists, and no request changes anything but the owner token.
     assert!(
         log.iter()
-            .all(|r| r.starts_with("list") || r.starts_with("get ")),
+            .all(|r| r.starts_with("list") || r.starts_with("get ") || r.contains(" owner-")),
         "{log:?}"
     );
     let inspected = db.inspect().expect("inspect");
@@ -224,6 +224,167 @@ fn a_second_database_on_the_same_objects_is_refused() {
     assert!(db.check().expect("check").is_empty());
 }
 
+/// Copies the machine's directory as it is, and opens the copy with the same objects.
+fn copied(machine: &Machine) -> Machine {
+    Machine {
+        disk: machine.disk.copied(),
+        store: machine.store.clone(),
+        ..*machine
+    }
+}
+
+fn take_over(machine: &Machine) {
+    let directory = machine.disk.device();
+    directory.create("takeover.signal").expect("create");
+    directory.sync_directory().expect("sync");
+}
+
+#[test]
+fn a_copy_of_the_directory_is_refused_and_changes_nothing() {
+    let (machine, wall) = (Machine::new(1), clock());
+    let db = machine.open(&wall).expect("open");
+    build(&db, &wall);
+    let copy = copied(&machine);
+    // The original goes on: the copy's manifest does not name its new objects.
+    set(&db, 100..200, 3).expect("update");
+    db.checkpoint(true).expect("checkpoint");
+    let (newest, before) = (state(&db), machine.names(""));
+    let (operations, requests) = (copy.disk.operations(), machine.store.requests());
+    let error = copy.open(&wall).err().expect("a copy");
+    assert_eq!(error.sqlstate(), SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE);
+    assert!(
+        error.message().contains("is a copy of the directory"),
+        "{error}"
+    );
+    assert!(error.message().contains("sim://db"), "{error}");
+    assert!(
+        error
+            .hint()
+            .is_some_and(|hint| hint.contains("takeover.signal"))
+    );
+    assert_eq!(copy.disk.operations(), operations, "no lock file either");
+    let log = machine.store.log(requests);
+    let only_reads = |r: &String| r.starts_with("list") || r.starts_with("get ");
+    assert!(log.iter().all(only_reads), "{log:?}");
+    // Reading a copy takes nothing: a restore makes a database of its own from it.
+    drop(db);
+    let closed = copied(&machine);
+    let restored = Machine::new(2);
+    let (from, to) = (
+        closed.device().expect("device"),
+        restored.device().expect("device"),
+    );
+    restore(&*from, &*to, &|_| true).expect("restore");
+    assert_eq!(state(&restored.open(&wall).expect("open")), newest);
+    assert_eq!(machine.names(""), before);
+    assert_eq!(state(&machine.open(&wall).expect("open")), newest);
+}
+
+/// The first one is still open when a copy takes its objects over: it removes none of them, and
+/// takes no writes that would be lost.
+#[test]
+fn a_takeover_is_noticed_at_the_next_checkpoint() {
+    for merges_all in [true, false] {
+        let (machine, wall) = (Machine::new(1), clock());
+        let db = machine.open(&wall).expect("open");
+        build(&db, &wall);
+        let copy = copied(&machine);
+        take_over(&copy);
+        let other = copy.open(&wall).expect("taken over");
+        assert_eq!(state(&other), state(&db));
+        set(&other, 0..200, 7).expect("update");
+        other.checkpoint(true).expect("checkpoint");
+        let (newest, before) = (state(&other), copy.names(""));
+        set(&db, 0..100, 8).expect("the log is its own");
+        let error = db.checkpoint(merges_all).expect_err("lost");
+        assert!(error.message().contains("was taken over"), "{error}");
+        assert!(error.message().contains("sim://db"), "{error}");
+        let error = set(&db, 0..1, 9).expect_err("refused");
+        assert!(error.message().contains("was taken over"), "{error}");
+        db.close().expect_err("no last checkpoint");
+        drop(db);
+        assert_eq!(copy.names(""), before, "objects are the copy's");
+        let error = machine.open(&wall).err().expect("the copy's");
+        assert!(
+            error.message().contains("is owned by another copy"),
+            "{error}"
+        );
+        assert!(other.check().expect("check").is_empty());
+        drop(other);
+        assert_eq!(state(&copy.open(&wall).expect("open")), newest);
+    }
+}
+
+/// A takeover may come while a checkpoint merges.
+#[test]
+fn a_checkpoint_asks_for_its_token_before_merges_before_the_manifest_and_before_removals() {
+    let (machine, wall) = (Machine::new(1), clock());
+    let db = machine.open(&wall).expect("open");
+    build(&db, &wall);
+    set(&db, 0..200, 3).expect("update");
+    let begun = machine.store.requests();
+    db.checkpoint(true).expect("checkpoint");
+    let log = machine.store.log(begun);
+    let is_token = |r: &String| r.starts_with("head owner-");
+    assert!(is_token(&log[0]), "before merges: {log:?}");
+    let stored = log
+        .iter()
+        .rposition(|r| r.contains(" chunks-") && !r.starts_with("delete"));
+    let deletes = || (0..log.len()).filter(|at| log[*at].starts_with("delete "));
+    let (stored, first) = (
+        stored.expect("a merge"),
+        deletes().next().expect("a removal"),
+    );
+    assert!(
+        log[stored..first].iter().filter(|r| is_token(r)).count() >= 2,
+        "{log:?}"
+    );
+    assert!(deletes().all(|at| is_token(&log[at - 1])), "{log:?}");
+}
+
+/// A crash at each request of an opening, and of a takeover: the directory is the owner afterwards.
+#[test]
+fn a_crash_at_any_request_of_an_opening_leaves_one_owner() {
+    for is_takeover in [false, true] {
+        let built = || {
+            let (machine, wall) = (Machine::new(1), clock());
+            let db = machine.open(&wall).expect("open");
+            build(&db, &wall);
+            let expected = state(&db);
+            drop(db);
+            if !is_takeover {
+                return (machine, wall, expected);
+            }
+            let copy = copied(&machine);
+            take_over(&copy);
+            (copy, wall, expected)
+        };
+        let (machine, wall, _) = built();
+        let begun = machine.store.requests();
+        machine.open(&wall).expect("open");
+        let requests = machine.store.requests() - begun;
+        let log = machine.store.log(begun);
+        assert!(log.iter().any(|r| r.starts_with("put owner-")), "{log:?}");
+        for at in 1..=requests {
+            for is_carried_out in [false, true] {
+                let what = format!("{}, carried out: {is_carried_out}", log[at as usize - 1]);
+                let (machine, wall, expected) = built();
+                let at = machine.store.requests() + at;
+                machine.store.crash_at(at, is_carried_out, &machine.disk);
+                let _ = machine.open(&wall);
+                assert!(machine.store.has_crashed(), "{what}");
+                let found = machine.after_crash(at);
+                let db = found.open(&wall).expect(&what);
+                assert_eq!(state(&db), expected, "{what}");
+                assert!(db.check().expect("check").is_empty(), "{what}");
+                set(&db, 0..20, 9).expect("update");
+                db.checkpoint(true).expect("checkpoint");
+                assert_eq!(found.names("owner-").len(), 1, "{what}");
+            }
+        }
+    }
+}
+
 /// The workload of the crash tests; the states after each acknowledged commit.
 fn workload(db: &Arc<Db>, wall: &ManualClock, known: &mut Vec<State>) -> Result<()> {
     create_table(db, HistoryPolicy::Forever);
@@ -281,10 +442,17 @@ fn crash_at_any_request(new: &dyn Fn() -> Machine, stride: usize) {
             db.checkpoint(true).expect("checkpoint");
             let newest = state(&db);
             drop(db);
-            let names = found.names("");
+            // Each opening has a token of its own.
+            let others = |machine: &Machine| {
+                let mut names = machine.names("");
+                names.retain(|name| !name.starts_with("owner-"));
+                names
+            };
+            let names = others(&found);
             let db = found.open(&wall).expect("open");
             assert_eq!(state(&db), newest, "{what}");
-            assert_eq!(found.names(""), names, "{what}: no orphan was left");
+            assert_eq!(others(&found), names, "{what}: no orphan was left");
+            assert_eq!(found.names("owner-").len(), 1, "{what}");
         }
     }
     assert!(

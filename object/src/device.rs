@@ -268,6 +268,13 @@ impl Device for ObjectDevice {
         Ok(Arc::new(ThreadQueue::new(depth)?))
     }
 
+    /// Asks the store.
+    fn is_stored(&self, name: &str) -> Result<bool> {
+        let (requests, path) = (self.requests().clone(), self.path(name));
+        let len = async move { requests.len(&path).await };
+        Ok(self.reader.executor.run(len)?.is_some())
+    }
+
     fn is_written_once(&self, _tier: Tier) -> bool {
         true
     }

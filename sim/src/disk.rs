@@ -76,6 +76,8 @@ pub(crate) struct DiskState {
     capacity_bytes: Option<u64>,
     rng: Rng,
     pub locked: bool,
+    /// of the directory, see [`SimDisk::copied`]
+    pub number: u64,
 }
 
 /// A disk that crashes, tears and fails on demand, reproducibly. Clones share the disk.
@@ -125,6 +127,7 @@ impl SimDisk {
             capacity_bytes: None,
             rng,
             locked: false,
+            number: 1,
         })))
     }
 
@@ -272,7 +275,19 @@ impl SimDisk {
             inode.settle(&mut rng, style);
             inode.current = inode.durable.clone();
         }
-        Self::with(inodes, names, rng)
+        let number = state.number;
+        let found = Self::with(inodes, names, rng);
+        found.state().number = number;
+        found
+    }
+
+    /// A copy of all files in another directory, made while the disk is in use; the two are of
+    /// different machines.
+    pub fn copied(&self) -> SimDisk {
+        let number = self.state().number + 1;
+        let copy = self.after_kill();
+        copy.state().number = number;
+        copy
     }
 
     /// The disk as found by a new process after the old one was killed: everything written is
@@ -285,6 +300,7 @@ impl SimDisk {
             found.durable_names = state.durable_names.clone();
             found.pending_names = state.pending_names.clone();
             found.capacity_bytes = state.capacity_bytes;
+            found.number = state.number;
         }
         disk
     }

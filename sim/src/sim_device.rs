@@ -84,6 +84,10 @@ impl Device for SimDevice {
     fn location(&self) -> String {
         "sim".to_owned()
     }
+
+    fn directory_number(&self) -> Option<u64> {
+        Some(self.disk.state().number)
+    }
 }
 
 struct SimLock(SimDisk);

@@ -36,7 +36,7 @@ use std::sync::Arc;
 use strandline_base::bytes::{ByteReader, PutBytes};
 use strandline_base::sync::Mutex;
 use strandline_base::{Error, ErrorKind, Result, SqlState, checksum};
-use strandline_device::{CONFIGURATION_FILE, Device, File, LOCK_FILE, ROLE_FILE, ROLE_FILE_STAGED};
+use strandline_device::{CONFIGURATION_FILE, Device, File, is_own_file};
 
 use crate::frame::{FRAME_HEADER_BYTES, PAYLOAD_BYTES_MAX, StreamId, frame_bytes, put_frame};
 use crate::stream::{Extent, Stream};
@@ -61,14 +61,7 @@ const GROWTH_BYTES: u64 = 64 << 10;
 const MARK_BYTES: u64 = FRAME_HEADER_BYTES as u64;
 /// Bytes by which edits may exceed the snapshot before compaction is worthwhile.
 const EDIT_BYTES_BEFORE_COMPACTION: u64 = 64 << 10;
-/// Files that say nothing about whether a directory holds a database.
-const BESIDE: [&str; 5] = [
-    LOCK_FILE,
-    SUPERBLOCK_FILE,
-    CONFIGURATION_FILE,
-    ROLE_FILE,
-    ROLE_FILE_STAGED,
-];
+
 /// The name prefixes of a database's files.
 const FILE_PREFIXES: [&str; 5] = [NAME_PREFIX, "wal-", "chunks-", "run-", "kept-"];
 
@@ -105,7 +98,7 @@ impl Manifest {
     /// 55000 for a directory with other files; XX001 for database files without a superblock.
     pub fn exists(device: &dyn Device) -> Result<bool> {
         let names = device.list()?;
-        let others = || names.iter().filter(|n| !BESIDE.contains(&n.as_str()));
+        let others = || names.iter().filter(|name| !is_beside(name));
         let ours = |name: &&String| is_database_file(name);
         if !names.iter().any(|name| name == SUPERBLOCK_FILE) {
             if let Some(file) = others().find(ours) {
@@ -593,6 +586,11 @@ fn check_header(file: &dyn File, len: u64, database_id: u128, generation: u64) -
         place(),
         "the header is damaged or belongs to another database",
     ))
+}
+
+/// Files that say nothing about whether a directory holds a database.
+fn is_beside(name: &str) -> bool {
+    [SUPERBLOCK_FILE, CONFIGURATION_FILE].contains(&name) || is_own_file(name)
 }
 
 #[cfg(test)]

@@ -15,11 +15,15 @@
 //!    files come into being as a whole ([`Device::is_written_once`]) it is created under its own
 //!    name, so of two databases that attach one place at the same time the second is refused.
 //!
+//! Which copy of a directory may change the objects of a store says [`owner`].
+//!
 //! The byte layout is in docs/format.md, section "Two directories".
+
+pub mod owner;
 
 use strandline_base::bytes::{ByteReader, PutBytes};
 use strandline_base::{Error, Result, SqlState, checksum};
-use strandline_device::{Device, OWN_FILES, ROLE_FILE, ROLE_FILE_STAGED, Tier};
+use strandline_device::{Device, ROLE_FILE, ROLE_FILE_STAGED, Tier, is_own_file};
 
 use crate::manifest::Manifest;
 use crate::pages::page_file_id;
@@ -145,7 +149,7 @@ fn holds(device: &dyn Device, file: &str) -> Result<bool> {
 /// The first file of a directory that is no part of taking it into use.
 fn first_file(device: &dyn Device) -> Result<Option<String>> {
     let mut names = device.list()?.into_iter();
-    Ok(names.find(|name| !OWN_FILES.contains(&name.as_str())))
+    Ok(names.find(|name| !is_own_file(name)))
 }
 
 fn refused(message: String, hint: &str) -> Error {
@@ -231,9 +235,15 @@ pub fn check(device: &dyn Device) -> Result<()> {
         (Some(fast_role), Some(role)) => {
             let is_pair =
                 (role.database_id, role.pair_id) == (fast_role.database_id, fast_role.pair_id);
-            is_pair
-                .then_some(())
-                .ok_or_else(|| foreign(fast, capacity))?;
+            let ids = |role: &Role| named_ids(role.database_id, Some(role.pair_id));
+            is_pair.then_some(()).ok_or_else(|| {
+                foreign(fast, capacity).with_detail(format!(
+                    "The {} has {}; the directory has {}.",
+                    words(capacity).tier,
+                    ids(&role),
+                    ids(&fast_role)
+                ))
+            })?;
             check_written_once(capacity)
         }
     }
@@ -289,7 +299,14 @@ fn check_unattached(
         (None, None) => Ok(()),
         // A crash has interrupted `attach`.
         (Some(role), None) if Some(role.database_id) == Manifest::identity(fast)? => Ok(()),
-        (Some(_), _) => Err(foreign(fast, capacity)),
+        (Some(role), _) => {
+            let theirs = named_ids(role.database_id, Some(role.pair_id));
+            let own = Manifest::identity(fast)?;
+            let ours = own.map_or_else(|| "no database".to_owned(), |id| named_ids(id, None));
+            let tier = words(capacity).tier;
+            let detail = format!("The {tier} has {theirs}; the directory has {ours}.");
+            Err(foreign(fast, capacity).with_detail(detail))
+        }
         (None, Some(file)) => {
             let Words { tier, files, .. } = words(capacity);
             let place = capacity.location();
@@ -339,6 +356,12 @@ fn not_capacity_tier(fast: &dyn Device, capacity: &dyn Device) -> Result<Error> 
         ),
         words.hint_missing,
     ))
+}
+
+/// The ids of a database and of a pair, for messages.
+fn named_ids(database_id: u128, pair_id: Option<u128>) -> String {
+    let pair = pair_id.map_or_else(|| "none".to_owned(), |id| format!("{id:032x}"));
+    format!("database id {database_id:032x}, pair id {pair}")
 }
 
 fn foreign(fast: &dyn Device, capacity: &dyn Device) -> Error {

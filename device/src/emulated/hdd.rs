@@ -146,6 +146,7 @@ impl EmulatedHdd {
 
 impl Device for EmulatedHdd {
     crate::forward!(inner: remove rename list lock may_fill_up is_written_once request_stats);
+    crate::forward!(inner: directory_number is_stored);
 
     fn create(&self, name: &str) -> Result<Arc<dyn File>> {
         Ok(self.handle(self.inner.create(name)?))

@@ -111,7 +111,7 @@ impl Throttled {
 
 impl Device for Throttled {
     crate::forward!(inner: remove rename list sync_directory lock may_fill_up);
-    crate::forward!(inner: is_written_once request_stats);
+    crate::forward!(inner: is_written_once request_stats directory_number is_stored);
 
     fn create(&self, name: &str) -> Result<Arc<dyn File>> {
         Ok(self.handle(self.inner.create(name)?))

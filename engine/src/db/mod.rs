@@ -49,6 +49,7 @@ use strandline_base::sync::{Condvar, Mutex, RwLock};
 use strandline_base::{Clock, ColumnId, CommitTs, Error, ErrorKind, Result, SqlState, StorageId};
 use strandline_device::{Device, FailStopDevice};
 use strandline_storage::manifest::Manifest;
+use strandline_storage::tiers::owner::Owner;
 use strandline_storage::wal::{Lsn, Wal};
 use strandline_txn::{StartWord, TxnManager};
 
@@ -92,6 +93,8 @@ pub struct Db {
     pub(crate) index_builds: IndexBuilds,
     pub(crate) index_files: Arc<IndexFiles>,
     pub(crate) caches: Caches,
+    /// of the objects, if the capacity tier is an object store
+    pub(crate) owner: Option<Arc<Owner>>,
     /// held while the database is open
     pub(crate) lock: Mutex<Option<Box<dyn Send + Sync>>>,
 }

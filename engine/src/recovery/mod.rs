@@ -56,6 +56,7 @@ use strandline_storage::manifest::Manifest;
 use strandline_storage::pool::Pool;
 use strandline_storage::run::run_file_id;
 use strandline_storage::tiers;
+use strandline_storage::tiers::owner::{self, Owner};
 use strandline_storage::wal::{Lsn, Wal, WalSettings};
 use strandline_tail::page_memory::PageAccount;
 use strandline_txn::TxnManager;
@@ -79,6 +80,7 @@ impl Db {
         options.device = directory.clone();
         // A directory that is not ours is refused before it gets a lock file.
         Self::exists(&*options.device)?;
+        owner::check(&*options.device)?;
         let lock = options.device.lock()?;
         let db = if Self::exists(&*options.device)? {
             recover(options, directory)?
@@ -178,6 +180,7 @@ struct Tied {
     pool: Arc<Pool>,
     block_cache: Option<Arc<BlockCache>>,
     block_cache_steps: Arc<CacheSteps>,
+    owner: Option<Arc<Owner>>,
 }
 
 impl Tied {
@@ -185,6 +188,9 @@ impl Tied {
     fn new(options: &DbOptions, database_id: u128, next_file: u64) -> Result<Self> {
         let now_us = options.clock.now_us();
         let pair = tie_directories(&*options.device, now_us, database_id)?;
+        let incarnation = random_id(CommitTs(now_us), &*options.device);
+        // No object is changed before.
+        let owner = owner::take(&*options.device, database_id, incarnation)?;
         let pool = Pool::new(options.settings.cache_bytes());
         let steps = Arc::new(CacheSteps::new("steps of the block cache"));
         let identity = pair.map(|pair| pair ^ database_id);
@@ -196,6 +202,7 @@ impl Tied {
             pool,
             block_cache,
             block_cache_steps: steps,
+            owner,
         })
     }
 }
@@ -289,6 +296,7 @@ fn assemble(
         index_builds: Default::default(),
         index_files,
         caches,
+        owner: tied.owner,
         lock: Mutex::new(None),
     });
     for (storage, work, failure) in &recovered.failures {

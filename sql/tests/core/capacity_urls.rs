@@ -342,7 +342,7 @@ fn a_database_of_one_directory_gets_an_object_store() {
     let database = Database::builder(&path).capacity_url(&url).build();
     let database = database.expect("opens");
     let mut c = database.connect();
-    assert_eq!(object_names(&url), ["tier"]);
+    assert_eq!(object_names(&url), ["owner-0000000000000001", "tier"]);
     run(
         &mut c,
         &[

@@ -30,6 +30,7 @@ mod log_cut;
 mod manifest_edit;
 mod moment;
 mod new_files;
+mod object_owner;
 mod parts;
 mod terms;
 
@@ -41,6 +42,7 @@ use crate::db::Db;
 use kept_logs::kept_log_ids;
 use std::sync::atomic::Ordering;
 use strandline_base::Result;
+use strandline_storage::tiers::owner::Owner;
 use tracing::info;
 
 /// So many checkpoints in a row free space on a full disk before it is a failure.
@@ -114,6 +116,7 @@ impl Db {
     fn write_checkpoint(&self, effort: Effort) -> Result<CheckpointOutcome> {
         let mut state = self.checkpoint.lock();
         self.check_writable()?;
+        self.check_owner(Owner::check_if_reachable)?;
         let logged = self.maintenance.logged_bytes.load(Ordering::Relaxed);
         let moment = self.checkpoint_moment()?;
         let named = self.named_at(&moment);
@@ -133,6 +136,10 @@ impl Db {
         }
         let has_changed = !parts.ready.is_empty() || !edit.dropped.is_empty();
         self.device().sync_directory()?;
+        if parts.has_merged() {
+            // Merges take their time, and files are removed soon. The store has answered just now.
+            self.check_owner(Owner::check)?;
+        }
         self.append_edit(&edit, &mut parts)?;
         if let Some(cache) = self.shared.files.block_cache() {
             // A crash does not take the counter of files below this number any more.

@@ -49,6 +49,12 @@ impl Parts {
         }
     }
 
+    /// Whether there are new chunk files.
+    pub fn has_merged(&self) -> bool {
+        let mut reports = self.ready.iter().map(|part| &part.report);
+        reports.any(|report| report.merged_ranges + report.compacted_files > 0)
+    }
+
     /// How a checkpoint of these parts ended. A full disk is a failure of the database; any other
     /// failure is its table's.
     pub fn outcome(self, report: CheckpointReport, has_changed: bool) -> CheckpointOutcome {
