@@ -27,8 +27,8 @@ use std::sync::Arc;
 use strandline_base::{Error, Result};
 
 /// A batch has no more than this part of the tree's blocks, since the blocks that it replaces are
-/// not free before it is durable, but at least so many blocks. Each batch costs two syncs and an
-/// image.
+/// not free before it is durable, but at least so many blocks, and as many as a load has. Each
+/// batch costs two syncs and an image.
 const BATCH_BLOCKS_MIN: u64 = 16;
 const BATCHES: u64 = 16;
 
@@ -135,11 +135,13 @@ impl Compaction {
         let old_levels = old.iter().flat_map(|old| &old.slots);
         let below = state.slots.iter().skip(new_levels);
         let all = old_levels.chain(below).map(|slot| slot.level.end()).sum();
+        let loaded = old.and_then(|old| old.loaded.as_deref());
+        let loaded = loaded.map_or(0, |loaded| loaded.bytes().div_ceil(block_bytes) as u64);
         Self {
             phase: Phase::Merge,
             sources: old.map_or_else(Sources::default, Sources::of),
             builders: Builders::new(&shared.settings, block_bytes, &levels),
-            batch_blocks: batch_blocks(shared.settings.batch_bytes / block_bytes, all),
+            batch_blocks: batch_blocks(shared.settings.batch_bytes / block_bytes, all, loaded),
             is_full: new_levels == state.slots.len(),
             is_done: false,
             moved: Vec::new(),
@@ -250,6 +252,7 @@ impl Compaction {
     /// to level, so that an even number cancels, and an odd number leaves the newest.
     fn stage_key(&mut self, shared: &Shared, key: &[u8]) -> Result<()> {
         let mut fence = None;
+        let mut is_loaded = false;
         let mut data: Vec<bool> = Vec::new();
         // The last source has the fences.
         let last = match self.sources.levels.len() {
@@ -261,18 +264,21 @@ impl Compaction {
                 match kind {
                     Kind::Fence(to) if at == last && !self.is_full => fence = Some(to),
                     Kind::Fence(_) => {}
+                    Kind::Insert | Kind::Delete if at == LOAD => is_loaded = true,
                     Kind::Insert | Kind::Delete => {
                         if at == HEAD {
                             self.moved.push(key.into());
                         }
-                        if at != LOAD {
-                            let is_insert = kind == Kind::Insert;
-                            self.change.add(Change::of(is_insert, -1));
-                        }
-                        data.push(kind == Kind::Insert);
+                        let is_insert = kind == Kind::Insert;
+                        self.change.add(Change::of(is_insert, -1));
+                        data.push(is_insert);
                     }
                 }
             }
+        }
+        // The head has no entry of a load. One that the levels have is not inserted again.
+        if is_loaded && data.first() != Some(&true) {
+            data.insert(0, true);
         }
         let is_alternating = data.windows(2).all(|pair| pair.first() != pair.last());
         let net = data.first().copied().filter(|_| data.len() % 2 == 1);
@@ -358,12 +364,13 @@ impl Compaction {
     }
 }
 
-/// The most blocks of a batch, whose bytes allow `most`, in a tree of so many.
-fn batch_blocks(most: usize, all: u64) -> u64 {
+/// The most blocks of a batch, whose bytes allow `most`, in a tree of so many, with a load of
+/// `loaded`.
+fn batch_blocks(most: usize, all: u64, loaded: u64) -> u64 {
     let most = most.max(1) as u64;
     match all {
         0 => most,
-        _ => (all / BATCHES).max(BATCH_BLOCKS_MIN).min(most),
+        _ => (all / BATCHES).max(BATCH_BLOCKS_MIN).max(loaded).min(most),
     }
 }
 
