@@ -154,6 +154,13 @@ impl FdTree {
         self.set_latched(entry, true, false)
     }
 
+    /// Waits for everybody who is adding or removing an entry.
+    pub fn pass_latches(&self) {
+        for latch in &self.latches {
+            drop(latch.lock());
+        }
+    }
+
     /// Runs `work` while nobody adds or removes an entry of this entry's key, but for a load.
     pub fn with_latch<R>(&self, entry: &[u8], work: impl FnOnce() -> R) -> R {
         let _latch = self.latch(key_of(entry));
