@@ -311,9 +311,11 @@ impl LoadTarget for FdIndex {
     }
 
     fn enter(&self, entries: &[&[u8]], met: Option<&mut Vec<Vec<u8>>>) -> Result<()> {
-        for entry in entries {
+        for entry in self.retired.among(entries) {
             self.tree.with_latch(entry, || self.retired.forget(entry));
         }
+        // Who has taken one of them out to remove it has removed it before the load looks.
+        self.tree.pass_latches();
         self.tree.load(entries, met)
     }
 

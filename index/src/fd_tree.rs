@@ -44,6 +44,7 @@ mod plan;
 mod progress;
 mod read_ahead;
 mod scan;
+mod sorted_lookup;
 mod sources;
 mod state;
 mod tree;

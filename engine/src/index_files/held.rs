@@ -84,6 +84,11 @@ impl HeldFile {
         }
     }
 
+    /// Whether the index is in levels.
+    pub fn is_in_levels(&self) -> bool {
+        self.levels.is_some()
+    }
+
     /// Figures of its levels, for which all blocks are read, if the index is in levels.
     pub fn level_figures(&self) -> Option<TreeFigures> {
         let levels = self.levels.as_ref()?;

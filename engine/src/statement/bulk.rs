@@ -10,7 +10,9 @@
 //!
 //! Encoding runs on worker threads, at most one range each, and of no more ranges than
 //! `Settings::load_bytes` have room for, so that loading uses all cores with bounded memory. The
-//! workers that encode nothing enter a loaded range into the table's indexes ([`entries`]).
+//! workers that encode nothing enter loaded ranges into the table's indexes ([`entries`]). An index
+//! in levels rewrites a part of itself for each load, so if the table has one, encoded ranges are
+//! gathered and entered together. A range is registered with its transaction just before.
 //!
 //! All loads share `Settings::load_bytes`. One that is alone may have all of it. Several have half
 //! of what the others leave, and make smaller ranges. None waits for another, since its client may
@@ -22,11 +24,12 @@ use crate::catalog::TableDef;
 use crate::db::memory_account::HeldBytes;
 use crate::manifest_state::{RangeEntry, to_json};
 use crate::redo;
-use crate::statement::write_target::WriteTarget;
+use crate::statement::write_target::{TableIndexes, WriteTarget};
 use crate::statement::{OnInvisibleDuplicate, Statement, not_null_violation};
 use crate::store::{BasedRange, Store};
 use crate::transaction::Load;
 use arrow_array::{Array, ArrayRef, RecordBatch};
+use entries::LoadedRange;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use strandline_base::{ColumnId, Error, RANGE_ROWS, Result};
@@ -51,6 +54,8 @@ pub struct BulkInsert {
     buffered_rows: usize,
     buffered_bytes: HeldBytes,
     encoding: VecDeque<Encoding>,
+    /// encoded ranges that are to be entered together
+    encoded: VecDeque<Encoded>,
     workers: usize,
     loaded: u64,
 }
@@ -60,6 +65,16 @@ struct Encoding {
     /// values of the indexes' columns
     columns: Vec<Option<ArrayRef>>,
     rows: usize,
+    bytes: HeldBytes,
+}
+
+/// An encoded range that its transaction does not know yet.
+struct Encoded {
+    loaded: Loaded,
+    /// values of the indexes' columns
+    columns: Vec<Option<ArrayRef>>,
+    rows: usize,
+    /// of these values
     bytes: HeldBytes,
 }
 
@@ -83,6 +98,7 @@ impl Statement {
             buffered_rows: 0,
             buffered_bytes,
             encoding: VecDeque::new(),
+            encoded: VecDeque::new(),
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             loaded: 0,
         })
@@ -137,7 +153,7 @@ impl BulkInsert {
     fn buffer_bytes(&self) -> usize {
         let db = self.statement.transaction().db();
         let encoding = self.encoding.iter().map(|range| range.bytes.bytes());
-        let encoding: usize = encoding.sum();
+        let encoding = encoding.sum::<usize>() + self.encoded_bytes();
         let own = encoding + self.buffered_bytes.bytes();
         let share = match db.load_memory.used().saturating_sub(own) {
             0 => db.settings().load_bytes(),
@@ -162,6 +178,7 @@ impl BulkInsert {
         while !self.encoding.is_empty() {
             self.finish_one()?;
         }
+        self.enter_encoded()?;
         for batch in std::mem::take(&mut self.buffered) {
             let violation = OnInvisibleDuplicate::Violation;
             self.statement.insert(&self.table, &batch, violation)?;
@@ -177,6 +194,9 @@ impl BulkInsert {
         self.statement.transaction().db().lend_to_tails();
         while !self.encoding.is_empty() && self.is_busy() {
             self.finish_one()?;
+        }
+        if self.is_busy() {
+            self.enter_encoded()?;
         }
         let arrays = concat_columns(&batches, self.table.columns.len())?;
         let ids: Vec<ColumnId> = self.table.columns.iter().map(|c| c.id).collect();
@@ -236,40 +256,89 @@ impl BulkInsert {
         let loaded = thread
             .join()
             .map_err(|_| Error::internal("a loader thread panicked"))??;
-        drop(bytes);
-        let txn = self.statement.transaction();
-        let json = to_json(&(loaded.based.no, RangeEntry::of(&loaded.based)))?;
-        self.store.unlisted.lock().push(loaded.based.no);
-        {
-            let mut state = txn.state.lock();
-            if let Err(error) = state.check_open() {
-                drop(state);
-                give_up(&loaded);
+        let mut held = bytes;
+        let arrays = columns.iter().flatten();
+        held.set(arrays.map(|array| array.get_buffer_memory_size()).sum());
+        self.encoded.push_back(Encoded {
+            loaded,
+            columns,
+            rows,
+            bytes: held,
+        });
+        let is_enough = self.encoded_bytes() >= self.range_bytes() / 2;
+        match is_enough || !self.gathers()? {
+            true => self.enter_encoded(),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether ranges are entered together: an index is in levels.
+    fn gathers(&self) -> Result<bool> {
+        let indexes = TableIndexes::of(&self.table, &self.store)?;
+        let mut all = indexes.keys.iter().chain(&indexes.secondary);
+        Ok(all.any(|index| index.is_in_levels()))
+    }
+
+    /// Bytes that encoded ranges keep.
+    fn encoded_bytes(&self) -> usize {
+        let encoded = self.encoded.iter().map(|range| range.bytes.bytes());
+        encoded.sum()
+    }
+
+    /// Registers the encoded ranges with the transaction, then enters them into the indexes. A range
+    /// that the transaction does not take stays, to be given up.
+    fn enter_encoded(&mut self) -> Result<()> {
+        let mut ranges = Vec::with_capacity(self.encoded.len());
+        let mut held = Vec::with_capacity(self.encoded.len());
+        while let Some(encoded) = self.encoded.pop_front() {
+            if let Err(error) = self.register(&encoded.loaded) {
+                self.encoded.push_front(encoded);
                 return Err(error);
             }
-            state.written.push(loaded.written);
-            state.rare_work().loads.push(Load {
-                file: loaded.file,
-                store: self.store.clone(),
-                range: loaded.based.no,
+            self.loaded += encoded.rows as u64;
+            held.push(encoded.bytes);
+            ranges.push(LoadedRange {
+                no: encoded.loaded.based.no,
+                columns: encoded.columns,
+                rows: encoded.rows,
             });
-            redo::put_load(&mut state.redo, self.table.storage, &json);
         }
-        self.loaded += rows as u64;
-        self.enter_range(loaded.based.no, &columns, rows)?;
-        self.statement
-            .note_loaded(&self.table, &self.store, loaded.based.no)
+        if ranges.is_empty() {
+            return Ok(());
+        }
+        self.enter_ranges(&ranges)?;
+        for range in &ranges {
+            self.statement
+                .note_loaded(&self.table, &self.store, range.no)?;
+        }
+        Ok(())
+    }
+
+    fn register(&self, loaded: &Loaded) -> Result<()> {
+        let json = to_json(&(loaded.based.no, RangeEntry::of(&loaded.based)))?;
+        let txn = self.statement.transaction();
+        let mut state = txn.state.lock();
+        state.check_open()?;
+        self.store.unlisted.lock().push(loaded.based.no);
+        state.written.push(loaded.written.clone());
+        state.rare_work().loads.push(Load {
+            file: loaded.file.clone(),
+            store: self.store.clone(),
+            range: loaded.based.no,
+        });
+        redo::put_load(&mut state.redo, self.table.storage, &json);
+        Ok(())
     }
 }
 
 impl Drop for BulkInsert {
     fn drop(&mut self) {
         // A load that was given up: its threads must not outlive it, its files go.
-        for encoding in self.encoding.drain(..) {
-            if let Ok(Ok(loaded)) = encoding.thread.join() {
-                self.store.unlisted.lock().push(loaded.based.no);
-                give_up(&loaded);
-            }
+        let encoding = self.encoding.drain(..);
+        let ended = encoding.filter_map(|encoding| encoding.thread.join().ok()?.ok());
+        for loaded in ended.chain(self.encoded.drain(..).map(|range| range.loaded)) {
+            self.store.unlisted.lock().push(loaded.based.no);
+            give_up(&loaded);
         }
     }
 }

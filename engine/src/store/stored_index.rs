@@ -168,6 +168,11 @@ impl StoredIndex {
         self.file.is_none()
     }
 
+    /// Whether it is in levels, where the entries of many rows cost less at once than in parts.
+    pub(crate) fn is_in_levels(&self) -> bool {
+        self.file.as_ref().is_some_and(HeldFile::is_in_levels)
+    }
+
     /// The bytes of its file, or of its memory.
     pub(crate) fn bytes(&self) -> u64 {
         let memory = || self.index.memory_bytes() as u64;

@@ -66,6 +66,14 @@ impl Retired {
         self.waiting.lock().remove(entry);
     }
 
+    /// Those that are among these entries, which are sorted.
+    pub fn among<'e>(&self, entries: &[&'e [u8]]) -> Vec<&'e [u8]> {
+        let waiting = self.waiting.lock();
+        let position = |entry: &[u8]| entries.binary_search(&entry).ok();
+        let found = waiting.since.keys().filter_map(|entry| position(entry));
+        found.filter_map(|at| entries.get(at).copied()).collect()
+    }
+
     /// Up to `at_most` entries that no snapshot needs, which stay here.
     pub fn expired(&self, oldest: CommitTs, at_most: usize) -> Vec<Box<[u8]>> {
         let waiting = self.waiting.lock();

@@ -273,7 +273,17 @@ impl Block {
 }
 
 fn common_bytes(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+    let (words_a, words_b) = (a.as_chunks().0, b.as_chunks().0);
+    let mut common = 0;
+    for (a, b) in words_a.iter().zip(words_b) {
+        let differing = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
+        if differing != 0 {
+            return common + differing.trailing_zeros() as usize / 8;
+        }
+        common += size_of::<u64>();
+    }
+    let rest = a.iter().skip(common).zip(b.iter().skip(common));
+    common + rest.take_while(|(a, b)| a == b).count()
 }
 
 fn varint_bytes(value: u64) -> usize {
@@ -312,6 +322,21 @@ mod tests {
         assert_eq!(block.floor_fence(b"abc"), Some(4));
         assert_eq!(block.floor_fence(b"abd"), Some(5));
         assert_eq!(block.floor_fence(b"zz"), Some(300));
+    }
+
+    #[test]
+    fn bytes_in_common_are_counted() {
+        let bytes: Vec<u8> = (0..40).collect();
+        for length in 0..40 {
+            for differs_at in 0..=length {
+                let mut other = bytes[..length].to_vec();
+                other.extend_from_slice(b"longer");
+                other[differs_at] ^= 128;
+                let common = common_bytes(&bytes[..length], &other);
+                assert_eq!(common, differs_at, "of {length}");
+                assert_eq!(common_bytes(&other, &bytes[..length]), common);
+            }
+        }
     }
 
     /// Bytes with a right checksum that no writer makes.

@@ -98,23 +98,24 @@ impl Builders {
                 Kind::Delete
             }
         });
-        let kinds: Vec<Kind> = fence.map(Kind::Fence).into_iter().chain(data).collect();
-        if kinds.is_empty() {
-            return;
-        }
+        let kinds = match (fence.map(Kind::Fence), data) {
+            (None, None) => return,
+            (Some(fence), Some(data)) => &[fence, data][..],
+            (Some(kind), None) | (None, Some(kind)) => &[kind][..],
+        };
         self.has_data |= data.is_some();
         let target = self.levels.len() - 1;
         if data.is_some() {
             self.filters.add(key);
         }
-        if !self.has_room(target, key, &kinds) {
+        if !self.has_room(target, key, kinds) {
             self.begin_block(target, key);
             if let (None, Some(last)) = (fence, self.last_fence) {
                 self.push(target, key, Kind::Fence(last));
             }
         }
         for kind in kinds {
-            self.push(target, key, kind);
+            self.push(target, key, *kind);
         }
         self.last_fence = fence.or(self.last_fence);
     }

@@ -10,7 +10,7 @@
 //! the one and the first key of the other are found by the first block's last fence.
 
 use super::batch::Batch;
-use super::block::{Kind, index_name};
+use super::block::{Item, Kind, index_name};
 use super::builder::Builders;
 use super::finalize::{skip_levels, tighten};
 use super::head::Change;
@@ -27,8 +27,8 @@ use std::sync::Arc;
 use strandline_base::{Error, Result};
 
 /// A batch has no more than this part of the tree's blocks, since the blocks that it replaces are
-/// not free before it is durable, but at least so many blocks. Each batch costs two syncs and an
-/// image.
+/// not free before it is durable, but at least so many blocks, and as many as a load has. Each
+/// batch costs two syncs and an image.
 const BATCH_BLOCKS_MIN: u64 = 16;
 const BATCHES: u64 = 16;
 
@@ -135,11 +135,13 @@ impl Compaction {
         let old_levels = old.iter().flat_map(|old| &old.slots);
         let below = state.slots.iter().skip(new_levels);
         let all = old_levels.chain(below).map(|slot| slot.level.end()).sum();
+        let loaded = old.and_then(|old| old.loaded.as_deref());
+        let loaded = loaded.map_or(0, |loaded| loaded.bytes().div_ceil(block_bytes) as u64);
         Self {
             phase: Phase::Merge,
             sources: old.map_or_else(Sources::default, Sources::of),
             builders: Builders::new(&shared.settings, block_bytes, &levels),
-            batch_blocks: batch_blocks(shared.settings.batch_bytes / block_bytes, all),
+            batch_blocks: batch_blocks(shared.settings.batch_bytes / block_bytes, all, loaded),
             is_full: new_levels == state.slots.len(),
             is_done: false,
             moved: Vec::new(),
@@ -234,11 +236,11 @@ impl Compaction {
             if self.sources.has_unread() {
                 return Ok(());
             }
-            let Some(key) = self.sources.least() else {
+            let Some((at, (key, kind))) = self.sources.pop_least() else {
                 self.is_done = true;
                 return Ok(());
             };
-            self.stage_key(shared, &key)?;
+            self.stage_key(shared, &key, (at, kind))?;
             self.wavefront = Some(key);
             if shared.settings.mode == Mode::FcTuple {
                 return Ok(());
@@ -246,39 +248,58 @@ impl Compaction {
         }
     }
 
-    /// Takes all entries with one key. Data entries alternate between insert and delete from level
-    /// to level, so that an even number cancels, and an odd number leaves the newest.
-    fn stage_key(&mut self, shared: &Shared, key: &[u8]) -> Result<()> {
-        let mut fence = None;
-        let mut data: Vec<bool> = Vec::new();
+    /// Takes all entries with one key, of which the newest has been taken from a source. Data
+    /// entries alternate between insert and delete from level to level, so that an even number
+    /// cancels, and an odd number leaves the newest.
+    fn stage_key(&mut self, shared: &Shared, key: &[u8], first: (usize, Kind)) -> Result<()> {
+        let (mut fence, mut is_loaded) = (None, false);
+        // Of the data entries, without a load's.
+        let (mut newest, mut oldest, mut count) = (None, None, 0);
+        let mut is_alternating = true;
         // The last source has the fences.
         let last = match self.sources.levels.len() {
             0 => HEAD,
             levels => LOAD + levels,
         };
-        for (at, buffer) in self.sources.buffers_mut().enumerate() {
-            while let Some((_, kind)) = buffer.pop_front_if(|(front, _)| **front == *key) {
+        let (from, mut taken) = (first.0, Some(first.1));
+        for (at, buffer) in self.sources.buffers_mut().enumerate().skip(from) {
+            let mut next = || {
+                let of_key = |front: &mut Item| *front.0 == *key;
+                taken
+                    .take()
+                    .or_else(|| Some(buffer.pop_front_if(of_key)?.1))
+            };
+            while let Some(kind) = next() {
                 match kind {
                     Kind::Fence(to) if at == last && !self.is_full => fence = Some(to),
                     Kind::Fence(_) => {}
+                    Kind::Insert | Kind::Delete if at == LOAD => is_loaded = true,
                     Kind::Insert | Kind::Delete => {
                         if at == HEAD {
                             self.moved.push(key.into());
                         }
-                        if at != LOAD {
-                            let is_insert = kind == Kind::Insert;
-                            self.change.add(Change::of(is_insert, -1));
-                        }
-                        data.push(kind == Kind::Insert);
+                        let is_insert = kind == Kind::Insert;
+                        self.change.add(Change::of(is_insert, -1));
+                        is_alternating &= oldest != Some(is_insert);
+                        newest = newest.or(Some(is_insert));
+                        oldest = Some(is_insert);
+                        count += 1;
                     }
                 }
             }
         }
-        let is_alternating = data.windows(2).all(|pair| pair.first() != pair.last());
-        let net = data.first().copied().filter(|_| data.len() % 2 == 1);
+        // The head has no entry of a load. One that the levels have is not inserted again.
+        if is_loaded && newest != Some(true) {
+            newest = Some(true);
+            count += 1;
+        }
+        let net = newest.filter(|_| count % 2 == 1);
         if !is_alternating || self.is_full && net == Some(false) {
             let place = index_name(shared.settings.tree);
-            let what = format!("an entry has inserts and deletes {data:?}: build the index anew");
+            let what = format!(
+                "{count} inserts and deletes of an entry, the last of them an insert: {newest:?}, \
+                 do not alternate or leave a delete: build the index anew"
+            );
             return Err(Error::corrupt(place, what));
         }
         if let Some(is_insert) = net {
@@ -358,12 +379,13 @@ impl Compaction {
     }
 }
 
-/// The most blocks of a batch, whose bytes allow `most`, in a tree of so many.
-fn batch_blocks(most: usize, all: u64) -> u64 {
+/// The most blocks of a batch, whose bytes allow `most`, in a tree of so many, with a load of
+/// `loaded`.
+fn batch_blocks(most: usize, all: u64, loaded: u64) -> u64 {
     let most = most.max(1) as u64;
     match all {
         0 => most,
-        _ => (all / BATCHES).max(BATCH_BLOCKS_MIN).min(most),
+        _ => (all / BATCHES).max(BATCH_BLOCKS_MIN).max(loaded).min(most),
     }
 }
 

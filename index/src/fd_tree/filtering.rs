@@ -15,6 +15,14 @@ struct Open {
     hashes: Vec<u64>,
 }
 
+impl Open {
+    fn add(&mut self, entry: &[u8]) {
+        let hash = hash_of_entry(entry);
+        self.filter.add(hash);
+        self.hashes.push(hash);
+    }
+}
+
 /// A filter that is to be written.
 #[derive(Clone, Debug)]
 pub(super) struct Whole {
@@ -57,6 +65,11 @@ impl Filtering {
 
     /// Adds a data entry. It is greater than those before.
     pub fn add(&mut self, entry: &[u8]) {
+        if let Some(open) = &mut self.open
+            && open.hashes.len() < self.entries_max
+        {
+            return open.add(entry);
+        }
         let Some(level) = self.level.clone() else {
             return;
         };
@@ -82,9 +95,7 @@ impl Filtering {
                 hashes: Vec::new(),
             }
         });
-        let hash = hash_of_entry(entry);
-        open.filter.add(hash);
-        open.hashes.push(hash);
+        open.add(entry);
     }
 
     fn end(&mut self, open: Open) {

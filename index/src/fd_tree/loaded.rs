@@ -8,8 +8,11 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
-    pub fn of<'e>(entries: impl IntoIterator<Item = &'e [u8]>) -> Self {
-        let mut loaded = Self::default();
+    pub fn of(entries: &[&[u8]]) -> Self {
+        let mut loaded = Self {
+            bytes: Vec::with_capacity(entries.iter().map(|entry| entry.len()).sum()),
+            ends: Vec::with_capacity(entries.len()),
+        };
         for entry in entries {
             loaded.bytes.extend_from_slice(entry);
             loaded.ends.push(loaded.bytes.len());

@@ -133,10 +133,13 @@ impl Sources {
             || self.load.buffer.is_empty() && self.load.next < self.load.loaded.len()
     }
 
-    /// The least key; None if no source has entries.
-    pub fn least(&self) -> Option<Box<[u8]>> {
-        let fronts = self.buffers().filter_map(VecDeque::front);
-        fronts.map(|(key, _)| key).min().cloned()
+    /// Takes the entry with the least key, and of several the newest: its source, key and kind.
+    pub fn pop_least(&mut self) -> Option<(usize, Item)> {
+        let fronts = self.buffers().enumerate();
+        let fronts = fronts.filter_map(|(at, buffer)| Some((at, &buffer.front()?.0)));
+        let (least, _) = fronts.min_by(|(_, a), (_, b)| a.cmp(b))?;
+        let item = self.buffers_mut().nth(least)?.pop_front()?;
+        Some((least, item))
     }
 
     fn buffers(&self) -> impl Iterator<Item = &VecDeque<Item>> {

@@ -1,6 +1,7 @@
 mod crash;
 mod heads;
 mod interleaved;
+mod loads;
 mod lookup;
 mod read_ahead;
 mod writers;

@@ -9,6 +9,7 @@ use super::head::Data;
 use super::head_memory::Share;
 use super::image;
 use super::load;
+use super::loaded::Loaded;
 use super::progress::Work;
 use super::scan::Scan;
 use super::state::{Mode, Settings, Shared, State};
@@ -153,6 +154,13 @@ impl FdTree {
         self.set_latched(entry, true, false)
     }
 
+    /// Waits for everybody who is adding or removing an entry.
+    pub fn pass_latches(&self) {
+        for latch in &self.latches {
+            drop(latch.lock());
+        }
+    }
+
     /// Runs `work` while nobody adds or removes an entry of this entry's key, but for a load.
     pub fn with_latch<R>(&self, entry: &[u8], work: impl FnOnce() -> R) -> R {
         let _latch = self.latch(key_of(entry));
@@ -232,17 +240,31 @@ impl FdTree {
             }
             return Ok(());
         }
+        let loaded = self.begin_load(entries, met)?;
+        self.end_load(&loaded)
+    }
+
+    /// Ends the compaction under way and begins the one that adds the entries.
+    pub(super) fn begin_load(
+        &self,
+        entries: &[&[u8]],
+        met: Option<&mut Vec<Vec<u8>>>,
+    ) -> Result<Arc<Loaded>> {
         let turn = self.drive.take(&self.shared, Use::Steps);
         while self.advance(&turn)? {}
         turn.hold();
         let (loaded, compaction) = load::begin(&self.shared, entries, met)?;
         *self.compactor.lock() = Compactor::Running(Box::new(compaction));
         turn.resume();
-        drop(turn);
+        Ok(loaded)
+    }
+
+    /// Does the steps of a load's compaction until it is durable.
+    fn end_load(&self, loaded: &Arc<Loaded>) -> Result<()> {
         let is_loading = || {
             let state = self.shared.state.lock();
             let present = state.old.as_ref().and_then(|old| old.loaded.as_ref());
-            present.is_some_and(|present| Arc::ptr_eq(present, &loaded))
+            present.is_some_and(|present| Arc::ptr_eq(present, loaded))
         };
         while is_loading() {
             self.step(false)?;

@@ -1,10 +1,10 @@
-//! Entering a bulk-loaded range into the indexes of its table: each index on one thread, as a
-//! sorted batch of the range's keys.
+//! Entering bulk-loaded ranges into the indexes of their table: each index on one thread, as a
+//! sorted batch of the ranges' keys.
 //!
-//! The load registers the range with its transaction first. A rollback therefore takes the entries
+//! The load registers the ranges with its transaction first. A rollback therefore takes the entries
 //! back, also if entering has failed half-way.
 //!
-//! Memory: an index collects the keys of one range, which have no more bytes than the range, and
+//! Memory: an index collects the keys of these ranges, which have no more bytes than one range, and
 //! counts them among the indexes' memory. So many threads enter at a time as what is left of
 //! [`Settings::index_bytes`](crate::Settings::index_bytes) has room for ranges.
 
@@ -18,25 +18,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use strandline_base::{Error, RangeNo, Result, RowId, SqlType, Value};
 use strandline_column::types::value_at;
+use strandline_index::{BulkLoad, KeyBytes};
 
 /// A loaded range, whose rows are to be entered.
-struct LoadedRange<'a> {
-    no: RangeNo,
+pub(super) struct LoadedRange {
+    pub no: RangeNo,
     /// by the table's columns; those that an index reads are there
-    columns: &'a [Option<ArrayRef>],
-    rows: usize,
+    pub columns: Vec<Option<ArrayRef>>,
+    pub rows: usize,
 }
 
 impl BulkInsert {
-    /// Enters the rows of a loaded range into all indexes. Keys that are there already are noted
+    /// Enters the rows of loaded ranges into all indexes. Keys that are there already are noted
     /// in the order of the table's definition, whichever thread has met them.
-    pub(super) fn enter_range(
-        &self,
-        no: RangeNo,
-        columns: &[Option<ArrayRef>],
-        rows: usize,
-    ) -> Result<()> {
-        let range = LoadedRange { no, columns, rows };
+    pub(super) fn enter_ranges(&self, ranges: &[LoadedRange]) -> Result<()> {
         let indexes = TableIndexes::of(&self.table, &self.store)?;
         let keys = indexes.keys.iter().enumerate();
         let secondary = indexes.secondary.iter().enumerate();
@@ -51,7 +46,7 @@ impl BulkInsert {
                 let Some((index, uniqueness)) = indexes.get(at) else {
                     return entered;
                 };
-                entered.push((at, self.enter_index(index, *uniqueness, &range)));
+                entered.push((at, self.enter_index(index, *uniqueness, ranges)));
             }
         };
         let threads = self.entering_threads().min(indexes.len());
@@ -81,24 +76,17 @@ impl BulkInsert {
         free.min(left / self.range_bytes()).max(1)
     }
 
-    /// Enters the range into one index; the keys that are to be checked.
+    /// Enters the ranges into one index; the keys that are to be checked.
     fn enter_index(
         &self,
         index: &Arc<StoredIndex>,
         uniqueness: Uniqueness,
-        range: &LoadedRange<'_>,
+        ranges: &[LoadedRange],
     ) -> Result<KeyChecks> {
         let txn = self.statement.transaction();
-        txn.check_cancelled()?;
         if index.id().is_some() && index.is_in_memory() {
             txn.db().check_index_memory()?;
         }
-        let parts = self.parts_of(index, range)?;
-        let computed = index
-            .computed()
-            .map(|key| key.of_rows(&parts))
-            .transpose()?;
-        let parts = computed.as_ref().map_or(&parts, |keys| &keys.parts);
         let mut load = match index.is_unique() {
             true => index.index.bulk_load_unique(),
             false => index.index.bulk_load(),
@@ -117,6 +105,34 @@ impl BulkInsert {
             };
             checks.push(check, txn)
         };
+        for range in ranges {
+            txn.check_cancelled()?;
+            self.push_range(index, range, &mut *load, &mut check)?;
+        }
+        for found in index.enter_inserted(|| load.collisions())? {
+            check(found.key, found.row, found.others)?;
+        }
+        index.enter_inserted(|| load.finish())?;
+        if let Some(dead) = index.dead_runs() {
+            dead.entered_many();
+        }
+        Ok(checks)
+    }
+
+    /// Adds the keys of a range to a load, and calls `check` with those that are there already.
+    fn push_range(
+        &self,
+        index: &StoredIndex,
+        range: &LoadedRange,
+        load: &mut dyn BulkLoad,
+        check: &mut dyn FnMut(KeyBytes, RowId, Vec<RowId>) -> Result<()>,
+    ) -> Result<()> {
+        let parts = self.parts_of(index, range)?;
+        let computed = index
+            .computed()
+            .map(|key| key.of_rows(&parts))
+            .transpose()?;
+        let parts = computed.as_ref().map_or(&parts, |keys| &keys.parts);
         let (mut values, mut others) = (vec![Value::Null; parts.len()], Vec::new());
         for row in 0..range.rows {
             let is_selected = computed.as_ref().is_none_or(|keys| keys.is_selected(row));
@@ -136,21 +152,14 @@ impl BulkInsert {
                 check(index.index.encode(&values), row, others)?;
             }
         }
-        for found in index.enter_inserted(|| load.collisions())? {
-            check(found.key, found.row, found.others)?;
-        }
-        index.enter_inserted(|| load.finish())?;
-        if let Some(dead) = index.dead_runs() {
-            dead.entered_many();
-        }
-        Ok(checks)
+        Ok(())
     }
 
     /// The types and values of an index's columns.
     fn parts_of(
         &self,
         index: &StoredIndex,
-        range: &LoadedRange<'_>,
+        range: &LoadedRange,
     ) -> Result<Vec<(SqlType, ArrayRef)>> {
         let mut parts = Vec::with_capacity(index.columns.len());
         for id in &index.columns {

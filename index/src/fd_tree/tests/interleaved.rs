@@ -22,7 +22,7 @@ pub(super) struct Hooked {
 }
 
 impl Hooked {
-    fn blocks() -> Arc<Self> {
+    pub(super) fn blocks() -> Arc<Self> {
         Arc::new(Self {
             blocks: MemoryBlocks::new(256),
             tree: Mutex::default(),
