@@ -16,6 +16,9 @@
 //!   meets last, have room. Writers pay for it ahead, step by step (`budget`, `drive`).
 //! * A level has Bloom filters of its keys, which are written with its blocks (`filter`,
 //!   `partition`, `filtering`), and a load is a source of a compaction (`load`).
+//! * A compaction keeps the blocks of the lowest replaced level that lie before all other entries,
+//!   in place of writing them again: ascending keys write each block of a level about once
+//!   (`compaction`; RFC 3, "Kept blocks").
 //! * A key has at most one data entry in a level: duplicates are different entries.
 //! * Sizes are bytes: I3 allows a quarter more and 2 blocks.
 

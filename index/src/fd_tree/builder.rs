@@ -7,7 +7,7 @@
 use super::batch::Batch;
 use super::block::{Block, Kind};
 use super::filtering::Filtering;
-use super::level::{Level, Place};
+use super::level::{Kept, Level, Place};
 use super::state::{Settings, Shared};
 use std::sync::Arc;
 use strandline_base::Result;
@@ -43,6 +43,8 @@ pub(super) struct Builders {
     pub has_data: bool,
     /// the target's filters
     filters: Filtering,
+    /// blocks with which the target begins, not published yet
+    kept: Option<Kept>,
     /// blocks written
     pub written: u64,
 }
@@ -67,7 +69,8 @@ impl Builders {
             last_fence: None,
             has_data: false,
             filters: Filtering::new(block_bytes, levels.last()),
-            written: levels.iter().map(|level| level.end()).sum(),
+            kept: None,
+            written: levels.iter().map(|level| level.end() - level.kept()).sum(),
         }
     }
 
@@ -75,7 +78,8 @@ impl Builders {
     pub fn resume(&mut self, shared: &Shared) -> Result<()> {
         self.has_data = true;
         for building in &mut self.levels {
-            let Some(last) = building.level.end().checked_sub(1) else {
+            let own = building.level.kept()..building.level.end();
+            let Some(last) = own.last() else {
                 continue;
             };
             let Some(number) = building.level.number(last) else {
@@ -86,6 +90,18 @@ impl Builders {
             building.stored = Some(number);
         }
         Ok(())
+    }
+
+    /// The target begins with blocks of the level that it replaces, which have these first keys.
+    /// Nothing has been added before. They are published with the first blocks.
+    pub fn keep(&mut self, kept: Kept, first_keys: &[Box<[u8]>]) {
+        let target = self.levels.len() - 1;
+        self.has_data = true;
+        self.filters.keep(&kept);
+        for (key, ordinal) in first_keys.iter().zip(0..kept.blocks()) {
+            self.add_fence(target, key, ordinal);
+        }
+        self.kept = Some(kept);
     }
 
     /// Adds what is left of all entries with one key: a fence to the levels below, a data entry.
@@ -137,6 +153,7 @@ impl Builders {
 
     /// Seals the open block of a level and begins the next one, with its fence in the level above.
     fn begin_block(&mut self, at: usize, key: &[u8]) {
+        let levels = self.levels.len();
         let Some(building) = self.levels.get_mut(at) else {
             return;
         };
@@ -146,14 +163,22 @@ impl Builders {
                 building.sealed.push((ordinal, Arc::new(block)));
                 ordinal + 1
             }
-            None => building.level.end(),
+            None => {
+                let kept = self.kept.as_ref().filter(|_| at + 1 == levels);
+                building.level.end() + kept.map_or(0, Kept::blocks)
+            }
         };
-        let key = if next == 0 { &[][..] } else { key };
         building.ordinal = Some(next);
         building.replaced.extend(building.stored.take());
-        let fence = Kind::Fence(next);
+        self.add_fence(at, key, next);
+    }
+
+    /// Adds the fence to a block of a level to the level above.
+    fn add_fence(&mut self, at: usize, first_key: &[u8], ordinal: u64) {
+        let key = if ordinal == 0 { &[][..] } else { first_key };
+        let fence = Kind::Fence(ordinal);
         match at.checked_sub(1) {
-            None => self.head_fences.push((key.into(), next)),
+            None => self.head_fences.push((key.into(), ordinal)),
             Some(above) => {
                 if !self.has_room(above, key, &[fence]) {
                     self.begin_block(above, key);
@@ -163,8 +188,11 @@ impl Builders {
         }
     }
 
-    /// Makes the blocks reachable: whole ones and the open ones as they are.
+    /// Makes the blocks reachable: kept ones, whole ones, and the open ones as they are.
     pub fn publish(&mut self) {
+        if let (Some(target), Some(kept)) = (self.levels.last(), self.kept.take()) {
+            target.level.keep(kept);
+        }
         for building in &mut self.levels {
             for (ordinal, block) in building.sealed.drain(..) {
                 building.level.set(ordinal, Place::Memory(block.clone()));

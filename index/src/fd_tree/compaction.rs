@@ -5,6 +5,9 @@
 //! full, writes the batch in parts, syncs it, and writes the image. Readers see only what
 //! [`Compaction::publish`] changes, under the state's lock.
 //!
+//! First it goes over the fences of the upper sources, up to their first data entry: what the
+//! lowest replaced level has before that entry stays as it is (RFC 3, "Kept blocks").
+//!
 //! Reclaim rule [FD+ A.1]: the first block of an old level goes when the first key of the block
 //! that follows it is not greater than the wavefront. Before that, keys between the last key of
 //! the one and the first key of the other are found by the first block's last fence.
@@ -22,7 +25,7 @@ use super::plan::plan;
 use super::progress::Work;
 use super::sources::{HEAD, LOAD, Sources};
 use super::state::{Mode, Old, Shared, Slot, State};
-use std::mem::take;
+use std::mem::{replace, take};
 use std::sync::Arc;
 use strandline_base::{Error, Result};
 
@@ -41,10 +44,23 @@ enum Phase {
     Over,
 }
 
+/// Which blocks of the lowest replaced level the target takes over.
+#[derive(Debug)]
+enum Keeping {
+    /// goes over the fences; first keys of blocks so far
+    Looks(Vec<Box<[u8]>>),
+    /// the first keys of those blocks, and of the one with which the merge begins
+    Found(Vec<Box<[u8]>>),
+    Over,
+}
+
 /// A compaction under way.
 #[derive(Debug)]
 pub(super) struct Compaction {
     phase: Phase,
+    keeping: Keeping,
+    /// blocks that it neither reads nor writes
+    kept: u64,
     sources: Sources,
     builders: Builders,
     /// the most whole blocks of a batch
@@ -90,7 +106,7 @@ impl Compaction {
         state.begun += 1;
         state.old = Some(Old {
             head: take(&mut state.head),
-            slots: std::mem::replace(&mut state.slots, slots),
+            slots: replace(&mut state.slots, slots),
             new_levels,
             loaded,
             ..Old::default()
@@ -139,6 +155,11 @@ impl Compaction {
         let loaded = loaded.map_or(0, |loaded| loaded.bytes().div_ceil(block_bytes) as u64);
         Self {
             phase: Phase::Merge,
+            keeping: match may_keep(shared, state) {
+                true => Keeping::Looks(Vec::new()),
+                false => Keeping::Over,
+            },
+            kept: levels.last().map_or(0, |target| target.kept()),
             sources: old.map_or_else(Sources::default, Sources::of),
             builders: Builders::new(&shared.settings, block_bytes, &levels),
             batch_blocks: batch_blocks(shared.settings.batch_bytes / block_bytes, all, loaded),
@@ -177,7 +198,20 @@ impl Compaction {
 
     /// Reads at most one block of every level and makes what is complete reachable.
     fn merge(&mut self, shared: &Shared) -> Result<()> {
+        if !self.look_for_kept(shared)? {
+            return Ok(());
+        }
         self.sources.fill(shared, self.wavefront.as_deref())?;
+        if let Keeping::Found(first_keys) = &self.keeping {
+            // In the step that publishes them: before it the wavefront is not where they end.
+            if self.sources.has_unread() {
+                return Ok(());
+            }
+            if let (Some(lowest), Some(end)) = (self.sources.levels.last(), first_keys.last()) {
+                let kept = lowest.level.before(self.kept, end);
+                self.builders.keep(kept, first_keys);
+            }
+        }
         self.stage(shared)?;
         self.publish(shared);
         if self.is_done || self.builders.unwritten() >= self.batch_blocks {
@@ -186,9 +220,29 @@ impl Compaction {
         Ok(())
     }
 
+    /// Goes over the fences that lead to blocks before all data entries of the other sources.
+    /// Returns whether it is known which blocks are kept.
+    fn look_for_kept(&mut self, shared: &Shared) -> Result<bool> {
+        let Keeping::Looks(first_keys) = &mut self.keeping else {
+            return Ok(true);
+        };
+        if !self.sources.pass_fences(shared, first_keys)? {
+            return Ok(false);
+        }
+        self.keeping = match first_keys.len() as u64 {
+            0 | 1 => Keeping::Over,
+            known => {
+                self.kept = known - 1;
+                self.sources.begin_lowest_at(self.kept);
+                Keeping::Found(take(first_keys))
+            }
+        };
+        Ok(true)
+    }
+
     /// The batch is written. A last one is followed by the installation of the new levels.
     fn end_batch(&mut self, shared: &Shared) -> Result<()> {
-        if let Phase::Write(batch) = std::mem::replace(&mut self.phase, Phase::Image) {
+        if let Phase::Write(batch) = replace(&mut self.phase, Phase::Image) {
             let superfluous = self.builders.end_batch(shared, batch)?;
             shared.state.lock().reclaim(superfluous);
         }
@@ -224,7 +278,7 @@ impl Compaction {
             _ => (self.builders.unwritten(), 0),
         };
         old.work = Work {
-            done: read + self.builders.written + written,
+            done: read.saturating_sub(self.kept) + self.builders.written + written,
             // The last image is work, too.
             left: 2 * unread + filters + in_memory + unwritten + 1,
         };
@@ -337,6 +391,13 @@ impl Compaction {
             );
             debug_assert!(old.wavefront.as_ref().is_none_or(|before| before <= wave));
             old.wavefront = Some(wave.clone());
+            if let Keeping::Found(first_keys) = replace(&mut self.keeping, Keeping::Over)
+                && let (Some(slot), Some(end)) = (old.slots.last_mut(), first_keys.last())
+            {
+                debug_assert!(end <= wave, "the merge begins with the block behind them");
+                slot.live_from = self.kept;
+                slot.level.give_filters(end);
+            }
             for (source, slot) in self.sources.levels.iter_mut().zip(&mut old.slots) {
                 while source.read.get(1).is_some_and(|(_, first)| first <= wave) {
                     source.read.pop_front();
@@ -360,7 +421,7 @@ impl Compaction {
                 let live = slot.live_from..slot.level.end();
                 reclaimed.extend(live.filter_map(|ordinal| slot.level.number(ordinal)));
                 let filters = slot.level.partitions();
-                reclaimed.extend(filters.iter().flat_map(|one| &one.numbers));
+                reclaimed.extend(filters.iter().flat_map(|one| one.owned()));
             }
             let has_data = self.builders.has_data;
             tighten(&shared.settings, &mut state, old.new_levels, has_data);
@@ -377,6 +438,25 @@ impl Compaction {
             false => Ok(()),
         }
     }
+}
+
+/// Whether a compaction that begins may keep blocks of the lowest level that it replaces.
+fn may_keep(shared: &Shared, state: &State) -> bool {
+    let Some(old) = &state.old else { return false };
+    let target = old
+        .new_levels
+        .checked_sub(1)
+        .and_then(|at| state.slots.get(at));
+    let (Some(lowest), Some(target)) = (old.slots.last(), target) else {
+        return false;
+    };
+    // In mode `Ds` the old levels stay whole to the end.
+    shared.settings.mode != Mode::Ds
+        && old.wavefront.is_none()
+        && lowest.live_from == 0
+        && target.blocks() == 0
+        && !lowest.level.only_fences
+        && lowest.level.filter_bits == target.level.filter_bits
 }
 
 /// The most blocks of a batch, whose bytes allow `most`, in a tree of so many, with a load of

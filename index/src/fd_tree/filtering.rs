@@ -2,7 +2,7 @@
 //! the end of a batch the last one is replaced by one for as many entries as it has.
 
 use super::filter::{Filter, hash_of_entry};
-use super::level::Level;
+use super::level::{Kept, Level};
 use super::partition::{Partition, blocks_of, entries_max};
 use std::sync::Arc;
 
@@ -42,8 +42,10 @@ pub(super) struct Filtering {
     open: Option<Open>,
     /// those that are whole and not written
     whole: Vec<Whole>,
-    /// filter blocks of the level
+    /// filter blocks of the level's own run
     blocks: u64,
+    /// whether the level has a filter, or keeps one
+    is_begun: bool,
 }
 
 impl Filtering {
@@ -51,7 +53,9 @@ impl Filtering {
     pub fn new(block_bytes: usize, level: Option<&Arc<Level>>) -> Self {
         let level = level.filter(|level| level.filter_bits > 0);
         let last = level.and_then(|level| level.partitions().pop());
-        let blocks = last.map_or(0, |last| last.ordinal + last.numbers.len() as u64);
+        let is_begun = last.is_some();
+        let own = last.filter(|last| level.is_some_and(|level| last.run == level.run));
+        let blocks = own.map_or(0, |last| last.ordinal + last.numbers.len() as u64);
         let entries_max = level.map_or(0, |level| entries_max(block_bytes, level.filter_bits));
         Self {
             level: level.cloned(),
@@ -60,7 +64,13 @@ impl Filtering {
             open: None,
             whole: Vec::new(),
             blocks,
+            is_begun,
         }
+    }
+
+    /// The level will keep filters, before its own ones.
+    pub fn keep(&mut self, kept: &Kept) {
+        self.is_begun |= kept.has_filters();
     }
 
     /// Adds a data entry. It is greater than those before.
@@ -80,14 +90,12 @@ impl Filtering {
             self.end(open);
         }
         let open = self.open.get_or_insert_with(|| {
-            let is_first = level.partitions().is_empty();
-            let first: Box<[u8]> = if is_first {
-                Box::default()
-            } else {
-                entry.into()
+            let first: Box<[u8]> = match std::mem::replace(&mut self.is_begun, true) {
+                true => entry.into(),
+                false => Box::default(),
             };
             let filter = Arc::new(Filter::new(self.entries_max, level.filter_bits));
-            let partition = Partition::of(first.clone(), self.blocks, filter.clone());
+            let partition = Partition::of(first.clone(), level.run, self.blocks, filter.clone());
             level.push_partition(Arc::new(partition));
             Open {
                 first,

@@ -47,7 +47,7 @@ pub(super) fn tighten(settings: &Settings, state: &mut State, new_levels: usize,
     if let (Some(slot), false) = (state.slots.get_mut(target), has_data) {
         let end = slot.level.end();
         let numbers = (0..end).filter_map(|ordinal| slot.level.number(ordinal));
-        let level = Level::opened(slot.level.run, true, 0, numbers.collect());
+        let level = Level::opened(slot.level.runs(), true, 0, numbers.collect());
         slot.level = Arc::new(level);
     }
     let mut at = 0;

@@ -5,10 +5,13 @@
 //! u8 whether a compaction is under way; then its old head, old levels, varint new levels,
 //! wavefront, pointer and last fence (u8 whether there is one, then its value)
 //! head: varint entries, each bytes key and u8 kind; varint fences, each bytes key, varint ordinal
-//! levels: varint count, each varint number, run, u8 only fences, varint first ordinal, blocks and
-//! their numbers; varint bits of its filters for an entry, varint filters, each bytes first entry,
-//! varint first ordinal, blocks and their numbers (`partition`)
+//! levels: varint count, each varint number, varint runs, each varint ordinal of its first block
+//! and run, u8 only fences, varint first ordinal, blocks and their numbers; varint bits of its
+//! filters for an entry, varint filters, each bytes first entry, varint run, first ordinal, blocks
+//! and their numbers (`partition`)
 //! ```
+//! The last run of a level is its own. In version 1 a level has one run: it stands in place of the
+//! runs, and filters name none.
 
 use super::block::index_name;
 use super::head::{Change, Data, Head};
@@ -20,7 +23,9 @@ use std::sync::Arc;
 use strandline_base::bytes::{ByteReader, PutBytes};
 use strandline_base::{Error, Result};
 
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
+/// Images of levels with one run each.
+const VERSION_ONE_RUN: u16 = 1;
 
 /// Writes the image, then frees the blocks that were reclaimed before it.
 pub(super) fn save(shared: &Shared) -> Result<()> {
@@ -89,7 +94,12 @@ fn put_slots(out: &mut Vec<u8>, slots: &[Slot]) {
     out.put_varint(slots.len() as u64);
     for slot in slots {
         out.put_varint(u64::from(slot.number));
-        out.put_varint(slot.level.run);
+        let runs = slot.level.runs();
+        out.put_varint(runs.len() as u64);
+        for (from, run) in runs {
+            out.put_varint(from);
+            out.put_varint(run);
+        }
         out.put_u8(u8::from(slot.level.only_fences));
         out.put_varint(slot.live_from);
         out.put_varint(slot.blocks());
@@ -98,7 +108,8 @@ fn put_slots(out: &mut Vec<u8>, slots: &[Slot]) {
             debug_assert!(number.is_some(), "an image names only written blocks");
             out.put_varint(number.unwrap_or(u64::MAX));
         }
-        let partitions = slot.level.partitions();
+        let mut partitions = slot.level.partitions();
+        partitions.retain(|one| !one.is_lent);
         out.put_varint(slot.level.filter_bits as u64);
         out.put_varint(partitions.len() as u64);
         for partition in partitions {
@@ -107,6 +118,7 @@ fn put_slots(out: &mut Vec<u8>, slots: &[Slot]) {
                 "an image names only written filters"
             );
             out.put_bytes(&partition.first);
+            out.put_varint(partition.run);
             out.put_varint(partition.ordinal);
             put_numbers(out, &partition.numbers);
         }
@@ -135,7 +147,8 @@ pub(super) fn decode(image: &[u8], tree: u64) -> Result<(State, Vec<u64>)> {
 }
 
 fn take_state(reader: &mut ByteReader<'_>, used: &mut Vec<u64>) -> Option<State> {
-    if reader.u16()? != VERSION {
+    let version = reader.u16()?;
+    if ![VERSION, VERSION_ONE_RUN].contains(&version) {
         return None;
     }
     let mut state = State {
@@ -143,14 +156,14 @@ fn take_state(reader: &mut ByteReader<'_>, used: &mut Vec<u64>) -> Option<State>
         deletes: reader.varint()?,
         next_run: reader.varint()?,
         head: take_head(reader)?,
-        slots: take_slots(reader, used)?,
+        slots: take_slots(reader, version, used)?,
         ..State::default()
     };
     if reader.u8()? == 1 {
         state.old = Some(Old {
             head: take_head(reader)?,
             loaded: None,
-            slots: take_slots(reader, used)?,
+            slots: take_slots(reader, version, used)?,
             new_levels: usize::try_from(reader.varint()?).ok()?,
             wavefront: {
                 let is_some = reader.u8()? == 1;
@@ -186,11 +199,25 @@ fn take_head(reader: &mut ByteReader<'_>) -> Option<Head> {
     Some(head)
 }
 
-fn take_slots(reader: &mut ByteReader<'_>, used: &mut Vec<u64>) -> Option<Vec<Slot>> {
+/// The runs of a level, each from an ordinal on.
+fn take_runs(reader: &mut ByteReader<'_>, version: u16) -> Option<Vec<(u64, u64)>> {
+    if version == VERSION_ONE_RUN {
+        return Some(vec![(0, reader.varint()?)]);
+    }
+    let mut runs = Vec::new();
+    for _ in 0..reader.varint()? {
+        runs.push((reader.varint()?, reader.varint()?));
+    }
+    let is_whole = runs.first().is_some_and(|(from, _)| *from == 0);
+    (is_whole && runs.is_sorted_by(|a, b| a.0 < b.0)).then_some(runs)
+}
+
+fn take_slots(reader: &mut ByteReader<'_>, version: u16, used: &mut Vec<u64>) -> Option<Vec<Slot>> {
     let mut slots = Vec::new();
     for _ in 0..reader.varint()? {
         let number = u32::try_from(reader.varint()?).ok()?;
-        let run = reader.varint()?;
+        let runs = take_runs(reader, version)?;
+        let own_run = runs.last()?.1;
         let only_fences = reader.u8()? == 1;
         let first = reader.varint()?;
         let numbers = take_numbers(reader, used)?;
@@ -198,18 +225,25 @@ fn take_slots(reader: &mut ByteReader<'_>, used: &mut Vec<u64>) -> Option<Vec<Sl
         let filter_bits = usize::try_from(reader.varint()?).ok()?;
         let mut partitions = Vec::new();
         for _ in 0..reader.varint()? {
-            let (first, ordinal) = (reader.bytes()?, reader.varint()?);
+            let first = reader.bytes()?;
+            let run = match version {
+                VERSION_ONE_RUN => own_run,
+                _ => reader.varint()?,
+            };
+            let ordinal = reader.varint()?;
             let numbers = take_numbers(reader, used)?;
-            partitions.push(Arc::new(Partition::stored(first.into(), ordinal, numbers)));
+            let stored = Partition::stored(first.into(), run, ordinal, numbers);
+            partitions.push(Arc::new(stored));
         }
         let end = |one: &Partition| one.ordinal.checked_add(one.numbers.len() as u64);
         let is_before = |a: &Arc<Partition>, b: &Arc<Partition>| {
-            a.first < b.first && end(a).is_some_and(|end| end <= b.ordinal)
+            let is_behind = a.run != b.run || end(a).is_some_and(|end| end <= b.ordinal);
+            a.first < b.first && is_behind
         };
         if !partitions.is_sorted_by(is_before) || partitions.iter().any(|one| end(one).is_none()) {
             return None;
         }
-        let level = Level::opened(run, only_fences, first, numbers);
+        let level = Level::opened(runs, only_fences, first, numbers);
         slots.push(Slot {
             number,
             level: Arc::new(level.with_filters(filter_bits, partitions)),
@@ -233,16 +267,20 @@ mod tests {
     use super::*;
 
     /// The image of a tree of one level with filters at these ordinals, of one block each.
-    fn with_level(first: u64, filters: [u64; 2]) -> Vec<u8> {
+    fn with_level(version: u16, first: u64, filters: [u64; 2]) -> Vec<u8> {
         let mut out = Vec::new();
-        out.put_u16(VERSION);
+        out.put_u16(version);
         // inserts, deletes, next run; the head has neither entries nor fences
         for number in [0, 0, 9, 0, 0] {
             out.put_varint(number);
         }
         // one level: number, run
-        for number in [1, 0, 3] {
-            out.put_varint(number);
+        let runs: &[u64] = match version {
+            VERSION_ONE_RUN => &[3],
+            _ => &[1, 0, 3],
+        };
+        for number in [1, 0].iter().chain(runs) {
+            out.put_varint(*number);
         }
         out.put_u8(0);
         out.put_varint(first);
@@ -251,6 +289,9 @@ mod tests {
         out.put_varint(filters.len() as u64);
         for (ordinal, key) in filters.into_iter().zip([b"a", b"b"]) {
             out.put_bytes(key);
+            if version != VERSION_ONE_RUN {
+                out.put_varint(3);
+            }
             out.put_varint(ordinal);
             put_numbers(&mut out, &[7]);
         }
@@ -261,11 +302,48 @@ mod tests {
     /// Ordinals behind a right checksum that no writer makes.
     #[test]
     fn ordinals_beyond_all_numbers_are_damage() {
-        assert!(decode(&with_level(4, [0, 1]), 1).is_ok());
-        for (first, filters) in [(4, [1, 1]), (4, [u64::MAX, 1]), (u64::MAX, [0, 1])] {
-            let error = decode(&with_level(first, filters), 1).err();
-            let error = error.expect("damage").to_string();
-            assert!(error.contains("levels-00000001"), "{error}");
+        for version in [VERSION_ONE_RUN, VERSION] {
+            assert!(decode(&with_level(version, 4, [0, 1]), 1).is_ok());
+            for (first, filters) in [(4, [1, 1]), (4, [u64::MAX, 1]), (u64::MAX, [0, 1])] {
+                let error = decode(&with_level(version, first, filters), 1).err();
+                let error = error.expect("damage").to_string();
+                assert!(error.contains("levels-00000001"), "{error}");
+            }
+        }
+        assert!(decode(&with_level(VERSION + 1, 4, [0, 1]), 1).is_err());
+    }
+
+    /// Both versions give the same level, and what is written is of the newer one.
+    #[test]
+    fn a_level_of_one_run_is_read_in_both_versions() {
+        let images = [VERSION_ONE_RUN, VERSION].map(|version| with_level(version, 4, [0, 1]));
+        let of = |image| encode(&decode(image, 1).expect("whole").0);
+        assert_eq!(of(&images[0]), images[1]);
+        assert_eq!(of(&images[1]), images[1]);
+    }
+
+    /// Runs that do not begin with the first block, or not in order, are damage.
+    #[test]
+    fn runs_out_of_order_are_damage() {
+        let with_runs = |runs: &[(u64, u64)]| {
+            let mut out = Vec::new();
+            out.put_varint(runs.len() as u64);
+            for (from, run) in runs {
+                out.put_varint(*from);
+                out.put_varint(*run);
+            }
+            take_runs(&mut ByteReader::new(&out), VERSION)
+        };
+        for whole in [&[(0, 5)][..], &[(0, 5), (3, 4)]] {
+            assert_eq!(with_runs(whole).as_deref(), Some(whole));
+        }
+        for damaged in [
+            &[][..],
+            &[(1, 5)],
+            &[(0, 5), (0, 6)],
+            &[(0, 5), (4, 6), (3, 7)],
+        ] {
+            assert_eq!(with_runs(damaged), None, "{damaged:?}");
         }
     }
 }

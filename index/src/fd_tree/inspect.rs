@@ -183,7 +183,7 @@ fn of_level(shared: &Shared, slot: &Slot, side: Side) -> LevelFigures {
         capacity_bytes: 0,
         unreadable: Vec::new(),
     };
-    let (tree, run) = (shared.settings.tree, slot.level.run);
+    let tree = shared.settings.tree;
     for ordinal in slot.live_from..slot.level.end() {
         // From the device, although a cache may have it.
         let stored = slot.level.number(ordinal);
@@ -198,8 +198,8 @@ fn of_level(shared: &Shared, slot: &Slot, side: Side) -> LevelFigures {
             Err(_) => figures.unreadable.extend(stored),
         }
     }
-    for partition in slot.level.partitions() {
-        let unreadable = partition.unreadable(tree, run, &*shared.blocks);
+    for partition in slot.level.partitions().iter().filter(|one| !one.is_lent) {
+        let unreadable = partition.unreadable(tree, &*shared.blocks);
         figures.unreadable.extend(unreadable);
     }
     figures.unreadable.sort_unstable();

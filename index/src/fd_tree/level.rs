@@ -6,6 +6,9 @@
 //! 3. If the level has filters, every data entry that a reader can reach is in the filter of its
 //!    partition: the last one whose first entry is not greater, if there is one. Of keys below the
 //!    first partition nothing is known.
+//! 4. The first blocks may be kept ones: a compaction took them from a level that it replaced
+//!    (`keep`). A block and a filter name the run in which they were written. A level's own run is
+//!    the last one, and only blocks of it are written or change.
 
 use super::block::{Block, Identity, index_name};
 use super::filter::hash_of_entry;
@@ -23,6 +26,13 @@ pub(super) enum Place {
     /// its number; the handle of its frame, once a lookup has read it
     Stored(u64, Option<FrameHandle<Block>>),
     Memory(Arc<Block>),
+}
+
+/// A block on the device: its number, and the run in which it was written.
+#[derive(Clone, Copy, Debug)]
+struct Stored {
+    number: u64,
+    run: u64,
 }
 
 /// What a lookup asks the filters for.
@@ -52,10 +62,38 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// A run of blocks. Ordinals begin at `first`, which is above 0 if the level was opened in the
-/// middle of a compaction.
+/// The blocks of a level.
+#[derive(Debug)]
+struct Places {
+    /// the runs in which blocks were written, each from an ordinal on
+    runs: Vec<(u64, u64)>,
+    list: Vec<Place>,
+}
+
+/// Blocks and filters that a level takes over from one that a compaction replaces.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    places: Vec<Place>,
+    runs: Vec<(u64, u64)>,
+    partitions: Vec<Arc<Partition>>,
+}
+
+impl Kept {
+    /// Blocks, from the level's first one on.
+    pub fn blocks(&self) -> u64 {
+        self.places.len() as u64
+    }
+
+    pub fn has_filters(&self) -> bool {
+        !self.partitions.is_empty()
+    }
+}
+
+/// A run of blocks, the first of which may be of other runs. Ordinals begin at `first`, which is
+/// above 0 if the level was opened in the middle of a compaction.
 #[derive(Debug)]
 pub(super) struct Level {
+    /// the run of the blocks that are written to it
     pub run: u64,
     /// has no data entries
     pub only_fences: bool,
@@ -64,12 +102,13 @@ pub(super) struct Level {
     pub filter_bits: usize,
     /// the filters of data entries, in order
     partitions: RwLock<Vec<Arc<Partition>>>,
-    places: RwLock<Vec<Place>>,
+    places: RwLock<Places>,
 }
 
 impl Level {
     pub fn new(run: u64, only_fences: bool, filter_bits: usize) -> Self {
-        Self::opened(run, only_fences, 0, Vec::new()).with_filters(filter_bits, Vec::new())
+        Self::opened(vec![(0, run)], only_fences, 0, Vec::new())
+            .with_filters(filter_bits, Vec::new())
     }
 
     /// The level with filters of all its data entries.
@@ -81,31 +120,79 @@ impl Level {
         }
     }
 
-    pub fn opened(run: u64, only_fences: bool, first: u64, numbers: Vec<u64>) -> Self {
-        let places = numbers
+    /// The level with these blocks. `runs`: those in which they were written, each from an
+    /// ordinal on; the last is its own.
+    pub fn opened(runs: Vec<(u64, u64)>, only_fences: bool, first: u64, numbers: Vec<u64>) -> Self {
+        let list = numbers
             .into_iter()
             .map(|number| Place::Stored(number, None))
             .collect();
         Self {
-            run,
+            run: runs.last().map_or(0, |(_, run)| *run),
             only_fences,
             first,
             filter_bits: 0,
             partitions: RwLock::default(),
-            places: RwLock::new(places),
+            places: RwLock::new(Places { runs, list }),
         }
     }
 
     /// The ordinal behind the last block.
     pub fn end(&self) -> u64 {
-        self.first + self.places.read().len() as u64
+        self.first + self.places.read().list.len() as u64
+    }
+
+    /// The runs of the blocks, each from an ordinal on; the last is its own.
+    pub fn runs(&self) -> Vec<(u64, u64)> {
+        self.places.read().runs.clone()
+    }
+
+    /// Blocks that were kept: the ordinal of the first block of its own run.
+    pub fn kept(&self) -> u64 {
+        self.places.read().runs.last().map_or(0, |(from, _)| *from)
+    }
+
+    /// Its blocks before `end`, whose entries are below `key`, and their filters. The last of these
+    /// may have entries from `key` on, too, which only makes it err more.
+    pub fn before(&self, end: u64, key: &[u8]) -> Kept {
+        let places = self.places.read();
+        let runs = places.runs.iter().filter(|(from, _)| *from < end);
+        let partitions = self.partitions.read();
+        let begun = partitions.partition_point(|one| *one.first < *key);
+        Kept {
+            places: places.list.iter().take(end as usize).cloned().collect(),
+            runs: runs.copied().collect(),
+            partitions: partitions.iter().take(begun).cloned().collect(),
+        }
+    }
+
+    /// Takes blocks and filters over, before those of its own. It has no block yet.
+    pub fn keep(&self, kept: Kept) {
+        let mut places = self.places.write();
+        debug_assert!(
+            places.list.is_empty() && self.first == 0,
+            "kept blocks are the first"
+        );
+        places.runs = kept.runs;
+        places.runs.push((kept.places.len() as u64, self.run));
+        places.list = kept.places;
+        self.partitions.write().splice(0..0, kept.partitions);
+    }
+
+    /// Another level has taken over the filters of entries before `key`. The last of them is lent:
+    /// it still tells the absent keys from `key` on.
+    pub fn give_filters(&self, key: &[u8]) {
+        let mut partitions = self.partitions.write();
+        let begun = partitions.partition_point(|one| *one.first < *key);
+        let lent = partitions.drain(..begun).last();
+        partitions.splice(0..0, lent.map(|one| Arc::new(one.lent())));
     }
 
     /// Bytes of the list and of the filters in memory.
     pub fn memory_bytes(&self) -> usize {
         let partitions = self.partitions.read();
         let filters = partitions.iter().map(|one| one.memory_bytes());
-        self.places.read().capacity() * size_of::<Place>() + filters.sum::<usize>()
+        self.places.read().list.capacity() * size_of::<Place>() + filters.sum::<usize>()
     }
 
     /// The filters.
@@ -116,7 +203,7 @@ impl Level {
     /// Blocks of the filters.
     pub fn filter_blocks(&self) -> u64 {
         let partitions = self.partitions.read();
-        partitions.iter().map(|one| one.numbers.len() as u64).sum()
+        partitions.iter().map(|one| one.owned().len() as u64).sum()
     }
 
     /// Adds a filter of the data entries from its first one on.
@@ -140,7 +227,7 @@ impl Level {
         let mut partitions = self.partitions.write();
         let begun = partitions.partition_point(|one| *one.first <= *wave);
         let passed = partitions.drain(..begun.saturating_sub(1));
-        passed.flat_map(|one| one.numbers.clone()).collect()
+        passed.flat_map(|one| one.owned().to_vec()).collect()
     }
 
     /// Whether there may be this data entry, or one of this key; false is certain. Reads a filter
@@ -173,7 +260,7 @@ impl Level {
             }
         }
         for partition in unread {
-            let filter = partition.filter(tree, self.run, blocks)?;
+            let filter = partition.filter(tree, blocks)?;
             if filter.may_contain(wanted.hash) {
                 return Ok(true);
             }
@@ -190,7 +277,7 @@ impl Level {
             return frame;
         }
         let at = usize::try_from(ordinal.checked_sub(self.first)?).ok()?;
-        match self.places.write().get_mut(at)? {
+        match self.places.write().list.get_mut(at)? {
             Place::Stored(_, frame) => {
                 Some(frame.get_or_insert_with(|| FrameHandle::new(pool)).clone())
             }
@@ -199,8 +286,17 @@ impl Level {
     }
 
     pub fn place(&self, ordinal: u64) -> Option<Place> {
+        self.place_and_run(ordinal).map(|(place, _)| place)
+    }
+
+    /// Where a block is, and the run in which it was written.
+    fn place_and_run(&self, ordinal: u64) -> Option<(Place, u64)> {
         let at = usize::try_from(ordinal.checked_sub(self.first)?).ok()?;
-        self.places.read().get(at).cloned()
+        let places = self.places.read();
+        let place = places.list.get(at)?.clone();
+        let begun = places.runs.partition_point(|(from, _)| *from <= ordinal);
+        let (_, run) = places.runs.get(begun.checked_sub(1)?)?;
+        Some((place, *run))
     }
 
     /// The number of a block; None if it is not stored.
@@ -215,11 +311,15 @@ impl Level {
     pub fn set(&self, ordinal: u64, place: Place) {
         let mut places = self.places.write();
         let at = (ordinal - self.first) as usize;
-        match places.get_mut(at) {
+        debug_assert!(
+            places.runs.last().is_some_and(|(own, _)| ordinal >= *own),
+            "a kept block does not change"
+        );
+        match places.list.get_mut(at) {
             Some(known) => *known = place,
             None => {
-                debug_assert_eq!(at, places.len(), "blocks are added in order");
-                places.push(place);
+                debug_assert_eq!(at, places.list.len(), "blocks are added in order");
+                places.list.push(place);
             }
         }
     }
@@ -231,7 +331,7 @@ impl Level {
     pub fn read(&self, ordinal: u64, tree: u64, blocks: &dyn LevelBlocks) -> Result<Arc<Block>> {
         match self.in_memory(ordinal, tree)? {
             Ok(block) => Ok(block),
-            Err(number) => self.decode(ordinal, number, tree, &blocks.read(number)?),
+            Err(stored) => self.decode(ordinal, stored, tree, &blocks.read(stored.number)?),
         }
     }
 
@@ -245,9 +345,12 @@ impl Level {
         tree: u64,
         blocks: &dyn LevelBlocks,
     ) -> Result<Arc<Block>> {
-        match self.number(ordinal) {
-            Some(number) => self.decode(ordinal, number, tree, &blocks.read(number)?),
-            None => self.read(ordinal, tree, blocks),
+        match self.place_and_run(ordinal) {
+            Some((Place::Stored(number, _), run)) => {
+                let stored = Stored { number, run };
+                self.decode(ordinal, stored, tree, &blocks.read(number)?)
+            }
+            _ => self.read(ordinal, tree, blocks),
         }
     }
 
@@ -267,7 +370,7 @@ impl Level {
         let found: Vec<_> = found.collect::<Result<_>>()?;
         let unread: Vec<u64> = found
             .iter()
-            .filter_map(|one| one.as_ref().err().copied())
+            .filter_map(|one| one.as_ref().err().map(|stored| stored.number))
             .collect();
         let mut read = blocks.read_many(&unread)?.into_iter();
         let found = found
@@ -275,20 +378,25 @@ impl Level {
             .zip(ordinals)
             .map(|(one, ordinal)| match one {
                 Ok(block) => Ok(block),
-                Err(number) => {
+                Err(stored) => {
                     let bytes = read.next().unwrap_or_default();
-                    self.decode(*ordinal, number, tree, &bytes)
+                    self.decode(*ordinal, stored, tree, &bytes)
                 }
             });
         found.collect()
     }
 
-    /// A block in memory, or its number.
-    fn in_memory(&self, ordinal: u64, tree: u64) -> Result<std::result::Result<Arc<Block>, u64>> {
-        match self.place(ordinal) {
-            Some(Place::Memory(block)) => Ok(Ok(block)),
-            Some(Place::Stored(number, frame)) => {
-                Ok(frame.and_then(|frame| frame.get()).ok_or(number))
+    /// A block in memory, or where it is stored.
+    fn in_memory(
+        &self,
+        ordinal: u64,
+        tree: u64,
+    ) -> Result<std::result::Result<Arc<Block>, Stored>> {
+        match self.place_and_run(ordinal) {
+            Some((Place::Memory(block), _)) => Ok(Ok(block)),
+            Some((Place::Stored(number, frame), run)) => {
+                let stored = Stored { number, run };
+                Ok(frame.and_then(|frame| frame.get()).ok_or(stored))
             }
             None => Err(Error::corrupt(
                 format!("{}, run {}", index_name(tree), self.run),
@@ -297,11 +405,12 @@ impl Level {
         }
     }
 
-    fn decode(&self, ordinal: u64, number: u64, tree: u64, bytes: &[u8]) -> Result<Arc<Block>> {
+    fn decode(&self, ordinal: u64, stored: Stored, tree: u64, bytes: &[u8]) -> Result<Arc<Block>> {
+        let Stored { number, run } = stored;
         let at = Identity {
             tree,
             number,
-            run: self.run,
+            run,
             ordinal,
         };
         Ok(Arc::new(Block::decode(bytes, at)?))

@@ -32,10 +32,14 @@ const BLOCKS_MAX: usize = if cfg!(test) { 2 } else { 16 };
 pub(super) struct Partition {
     /// the first entry; empty for the first filter of a level
     pub first: Box<[u8]>,
+    /// the run in which it was written
+    pub run: u64,
     /// ordinal of its first block among the filter blocks of its run
     pub ordinal: u64,
     /// its blocks; none before it is written
     pub numbers: Vec<u64>,
+    /// its blocks belong to another level, which has taken it over
+    pub is_lent: bool,
     /// empty after an opening, until it is read
     filter: OnceLock<Arc<Filter>>,
 }
@@ -52,18 +56,20 @@ pub(super) fn entries_max(block_bytes: usize, filter_bits: usize) -> usize {
 
 impl Partition {
     /// A filter that was written.
-    pub fn stored(first: Box<[u8]>, ordinal: u64, numbers: Vec<u64>) -> Self {
+    pub fn stored(first: Box<[u8]>, run: u64, ordinal: u64, numbers: Vec<u64>) -> Self {
         Self {
             first,
+            run,
             ordinal,
             numbers,
+            is_lent: false,
             filter: OnceLock::new(),
         }
     }
 
     /// A filter in memory.
-    pub fn of(first: Box<[u8]>, ordinal: u64, filter: Arc<Filter>) -> Self {
-        let partition = Self::stored(first, ordinal, Vec::new());
+    pub fn of(first: Box<[u8]>, run: u64, ordinal: u64, filter: Arc<Filter>) -> Self {
+        let partition = Self::stored(first, run, ordinal, Vec::new());
         let _is_new = partition.filter.set(filter);
         partition
     }
@@ -71,6 +77,25 @@ impl Partition {
     /// The filter, which is written to these blocks.
     pub fn at(self, numbers: Vec<u64>) -> Self {
         Self { numbers, ..self }
+    }
+
+    /// The same filter for a level that it does not belong to any more.
+    pub fn lent(&self) -> Self {
+        Self {
+            first: self.first.clone(),
+            numbers: self.numbers.clone(),
+            filter: self.filter.clone(),
+            is_lent: true,
+            ..*self
+        }
+    }
+
+    /// Its blocks, if they are those of its level.
+    pub fn owned(&self) -> &[u64] {
+        match self.is_lent {
+            true => &[],
+            false => &self.numbers,
+        }
     }
 
     /// Bytes of memory.
@@ -84,38 +109,38 @@ impl Partition {
         self.filter.get().map(|filter| &**filter)
     }
 
-    fn places(&self, tree: u64, run: u64) -> impl Iterator<Item = Identity> {
+    fn places(&self, tree: u64) -> impl Iterator<Item = Identity> {
         let numbers = self.numbers.iter().zip(self.ordinal..);
         numbers.map(move |(number, ordinal)| Identity {
             tree,
             number: *number,
-            run,
+            run: self.run,
             ordinal,
         })
     }
 
     /// The numbers of its blocks that are damaged or cannot be read on the device.
-    pub fn unreadable(&self, tree: u64, run: u64, blocks: &dyn LevelBlocks) -> Vec<u64> {
+    pub fn unreadable(&self, tree: u64, blocks: &dyn LevelBlocks) -> Vec<u64> {
         let is_unreadable = |at: &Identity| {
             let bytes = blocks.read(at.number).ok();
             let taken = bytes.and_then(|bytes| take_block(&bytes, *at, &mut Filter::default()));
             taken.is_none()
         };
-        let places = self.places(tree, run).filter(is_unreadable);
+        let places = self.places(tree).filter(is_unreadable);
         places.map(|at| at.number).collect()
     }
 
-    /// The filter of a level with this run.
+    /// The filter.
     ///
     /// # Errors
     /// The device's; XX001 if a block is damaged.
-    pub fn filter(&self, tree: u64, run: u64, blocks: &dyn LevelBlocks) -> Result<Arc<Filter>> {
+    pub fn filter(&self, tree: u64, blocks: &dyn LevelBlocks) -> Result<Arc<Filter>> {
         if let Some(filter) = self.filter.get() {
             return Ok(filter.clone());
         }
         let mut filter = Filter::default();
         let read = blocks.read_many(&self.numbers)?;
-        for (at, bytes) in self.places(tree, run).zip(read) {
+        for (at, bytes) in self.places(tree).zip(read) {
             let number = at.number;
             take_block(&bytes, at, &mut filter).ok_or_else(|| {
                 let place = format!("block {number} of {}", index_name(tree));
@@ -197,8 +222,8 @@ mod tests {
         let read = |encoded: &[(u64, Vec<u8>)], ordinal, run| {
             let blocks = MemoryBlocks::new(256);
             blocks.write(encoded).unwrap();
-            let partition = Partition::stored(Box::default(), ordinal, vec![4, 5]);
-            partition.filter(9, run, &blocks)
+            let partition = Partition::stored(Box::default(), run, ordinal, vec![4, 5]);
+            partition.filter(9, &blocks)
         };
         let again = read(&encoded, 70, 5).unwrap();
         let lines = |filter: &Filter| {

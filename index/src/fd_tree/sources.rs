@@ -99,7 +99,66 @@ impl Sources {
 
     /// Reads the next block of every level whose entries are staged.
     pub fn fill(&mut self, shared: &Shared, wavefront: Option<&[u8]>) -> Result<()> {
-        for source in &mut self.levels {
+        self.fill_levels(shared, wavefront, self.levels.len())
+    }
+
+    /// Goes over the fences before the first data entry of all sources but the lowest level.
+    /// Appends the first keys of that level's blocks, from its first block on, up to the block in
+    /// which the data entry's key would be. Reads at most one block of every level above. Returns
+    /// whether it has come to the data entry, or to the end.
+    pub fn pass_fences(
+        &mut self,
+        shared: &Shared,
+        first_keys: &mut Vec<Box<[u8]>>,
+    ) -> Result<bool> {
+        let above = self.levels.len().saturating_sub(1);
+        // The source whose fences lead to the lowest level.
+        let parent = match above {
+            0 => HEAD,
+            _ => LOAD + above,
+        };
+        self.fill_levels(shared, None, above)?;
+        loop {
+            if self.has_unread_of(above) {
+                return Ok(false);
+            }
+            let fronts = self.buffers().take(LOAD + 1 + above);
+            let fronts = fronts.filter_map(|buffer| Some(&buffer.front()?.0));
+            let Some(key) = fronts.min().cloned() else {
+                return Ok(true);
+            };
+            let mut is_data = false;
+            for (at, buffer) in self.buffers_mut().take(LOAD + 1 + above).enumerate() {
+                let is_passed = |front: &mut Item| front.0 == key && !front.1.is_data();
+                while let Some((_, kind)) = buffer.pop_front_if(is_passed) {
+                    // Later fences to the same block are copies (I2).
+                    let is_next = kind == Kind::Fence(first_keys.len() as u64);
+                    first_keys.extend((at == parent && is_next).then(|| key.clone()));
+                }
+                is_data |= buffer.front().is_some_and(|front| front.0 == key);
+            }
+            if is_data {
+                return Ok(!self.has_unread_of(above));
+            }
+        }
+    }
+
+    /// The lowest level is read from this block on.
+    pub fn begin_lowest_at(&mut self, ordinal: u64) {
+        if let Some(lowest) = self.levels.last_mut() {
+            debug_assert!(lowest.read.is_empty(), "nothing of it has been read");
+            lowest.next = ordinal;
+        }
+    }
+
+    /// As [`Sources::fill`], of the upper `count` levels, the head and the load.
+    fn fill_levels(
+        &mut self,
+        shared: &Shared,
+        wavefront: Option<&[u8]>,
+        count: usize,
+    ) -> Result<()> {
+        for source in self.levels.iter_mut().take(count) {
             while source.buffer.is_empty() && source.next < source.end {
                 let block = shared.read(&source.level, source.next)?;
                 let first = block.first_key().unwrap_or_default().into();
@@ -127,8 +186,13 @@ impl Sources {
 
     /// Whether a source without entries here has more of them.
     pub fn has_unread(&self) -> bool {
+        self.has_unread_of(self.levels.len())
+    }
+
+    /// As [`Sources::has_unread`], of the upper `count` levels, the head and the load.
+    fn has_unread_of(&self, count: usize) -> bool {
         let is_unread = |source: &Source| source.buffer.is_empty() && source.next < source.end;
-        self.levels.iter().any(is_unread)
+        self.levels.iter().take(count).any(is_unread)
             || self.head.buffer.is_empty() && !self.head.is_ended
             || self.load.buffer.is_empty() && self.load.next < self.load.loaded.len()
     }

@@ -1,3 +1,4 @@
+mod ascending;
 mod crash;
 mod heads;
 mod interleaved;

@@ -344,7 +344,7 @@ impl FdTree {
         Ok(goes_on)
     }
 
-    fn step(&self, is_forced: bool) -> Result<bool> {
+    pub(super) fn step(&self, is_forced: bool) -> Result<bool> {
         let turn = self.drive.take(&self.shared, Use::Steps);
         self.step_in(&turn, is_forced)
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fd_tree::{image, partition};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, Weak};
 use strandline_base::{Error, ErrorKind, Result, SqlState};
 
@@ -17,6 +17,10 @@ pub(super) struct Hooked {
     pub(super) fails_image: AtomicBool,
     /// reads until one of them fails, and may be tried again
     reads_to_failure: AtomicUsize,
+    /// blocks that were written
+    written: AtomicUsize,
+    /// the first of the keys that a compaction within a read adds; 0: among those of the readers
+    disturb_from: AtomicU64,
     /// blocks of the newest durable image
     named: Mutex<BTreeSet<u64>>,
 }
@@ -29,6 +33,8 @@ impl Hooked {
             reads_left: AtomicUsize::new(usize::MAX),
             fails_image: AtomicBool::new(false),
             reads_to_failure: AtomicUsize::new(usize::MAX),
+            written: AtomicUsize::new(0),
+            disturb_from: AtomicU64::new(0),
             named: Mutex::default(),
         })
     }
@@ -59,12 +65,31 @@ impl Hooked {
         (1 << 40) - self.reads_left.swap(usize::MAX, Ordering::SeqCst)
     }
 
+    /// Blocks that were written.
+    pub(super) fn written(&self) -> u64 {
+        self.written.load(Ordering::SeqCst) as u64
+    }
+
+    /// After so many reads compactions add keys from this one on.
+    pub(super) fn disturb_from(&self, reads: usize, number: u64) {
+        self.disturb_from.store(number, Ordering::SeqCst);
+        self.reads_left.store(reads, Ordering::SeqCst);
+    }
+
+    /// Whether there were so many reads.
+    pub(super) fn was_disturbed(&self) -> bool {
+        self.reads_left.swap(usize::MAX, Ordering::SeqCst) == usize::MAX
+    }
+
     /// Changes entries that the readers do not look at, and compacts twice.
     fn disturb(&self) {
         let tree = self.tree.lock().unwrap().upgrade().unwrap();
         for round in 0..2 {
             for number in 0..9 {
-                let entry = key(2 * (31 * number + round) + 1);
+                let entry = match self.disturb_from.load(Ordering::SeqCst) {
+                    0 => key(2 * (31 * number + round) + 1),
+                    from => key(from + 9 * round + number),
+                };
                 if !tree.add(&entry).unwrap() {
                     tree.remove(&entry).unwrap();
                 }
@@ -105,6 +130,7 @@ impl LevelBlocks for Hooked {
         for (block, _) in blocks {
             assert!(!named.contains(block), "block {block} is in the image");
         }
+        self.written.fetch_add(blocks.len(), Ordering::SeqCst);
         self.blocks.write(blocks)
     }
     fn sync(&self) -> Result<()> {
