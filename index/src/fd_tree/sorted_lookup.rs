@@ -187,8 +187,7 @@ impl Filters {
             let may_contain = match one.in_memory() {
                 Some(filter) => filter.may_contain(hash),
                 None => {
-                    let (tree, run) = (shared.settings.tree, self.level.run);
-                    let filter = one.filter(tree, run, &*shared.blocks)?;
+                    let filter = one.filter(shared.settings.tree, &*shared.blocks)?;
                     filter.may_contain(hash)
                 }
             };
