@@ -111,6 +111,23 @@ fn retired_entries_wait_for_the_oldest_snapshot() {
     assert_eq!(tested.index.retired.memory_bytes(), 0);
 }
 
+/// A retired entry that a load adds again stays; the others go.
+#[test]
+fn a_load_keeps_what_was_retired() {
+    let tested = Tested::new();
+    tested.load((0..400).map(|number| (number, 1)));
+    for number in 100..200 {
+        let retired = tested
+            .index
+            .retire(&tested.key(number), RowId(1), CommitTs(20));
+        retired.unwrap();
+    }
+    tested.load((0..150).map(|number| (number, 1)));
+    tested.oldest.store(20, Relaxed);
+    tested.index.retain(&mut |_, _| true).unwrap();
+    tested.verify(&(0..150).chain(200..400).map(|number| (number, 1)).collect());
+}
+
 /// Retired entries take a bounded memory; those beyond are left to the sweep.
 #[test]
 fn retired_entries_are_bounded() {

@@ -394,5 +394,11 @@ fn a_key_is_looked_for_in_all_its_filters() {
         );
     }
     assert!(entries.iter().all(|entry| tree.contains(entry).unwrap()));
+    let mut met = Vec::new();
+    let last = [entries[entries.len() - 1]];
+    tree.begin_load(&last, Some(&mut met)).unwrap();
+    assert_eq!(met, last, "a load finds other entries of its key");
+    while tree.compact_step().unwrap() {}
+    assert_eq!(tree.len(), entries.len());
     check_whole(&tree, "several filters");
 }
