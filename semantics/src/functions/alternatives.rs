@@ -95,7 +95,8 @@ impl ScalarUDFImpl for Alternatives {
             return self.inner.return_field_from_args(args);
         };
         let fields = args.arg_fields.iter();
-        let fields = fields.map(|field| match is_open(field.data_type()) {
+        let is_untyped = |t: &DataType| is_open(t) || t.is_null();
+        let fields = fields.map(|field| match is_untyped(field.data_type()) {
             true => Arc::new(field.as_ref().clone().with_data_type(common.clone())),
             false => field.clone(),
         });
@@ -122,7 +123,7 @@ impl ScalarUDFImpl for Alternatives {
     }
     fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
         if let Some(common) = self.type_of_open(arg_types)? {
-            let coerced = arg_types.iter().map(|t| match is_open(t) {
+            let coerced = arg_types.iter().map(|t| match is_open(t) || t.is_null() {
                 true if !can_cast_types(t, &common) => t.clone(),
                 _ => common.clone(),
             });
