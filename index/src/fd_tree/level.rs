@@ -184,7 +184,7 @@ impl Level {
     pub fn give_filters(&self, key: &[u8]) {
         let mut partitions = self.partitions.write();
         let begun = partitions.partition_point(|one| *one.first < *key);
-        let lent = partitions.drain(..begun).last();
+        let lent = partitions.drain(..begun).next_back();
         partitions.splice(0..0, lent.map(|one| Arc::new(one.lent())));
     }
 

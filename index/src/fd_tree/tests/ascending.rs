@@ -54,7 +54,7 @@ impl Order {
 /// while a compaction replaced one level, and while it replaced several.
 fn run_ascending(order: Order, mode: Mode, seed: u64) -> [usize; 2] {
     let mut rng = Rng::new(seed);
-    let settings = Settings {
+    let mut settings = Settings {
         filter_bits: 10 * (seed as usize % 2),
         ..small(mode)
     };
@@ -63,7 +63,7 @@ fn run_ascending(order: Order, mode: Mode, seed: u64) -> [usize; 2] {
     let mut tree = FdTree::open(settings, blocks.clone(), pool()).unwrap();
     let mut model = BTreeSet::new();
     let mut keeping = [0; 2];
-    let keys = 250;
+    let keys = 200;
     for at in 0..keys {
         let what = format!("{order:?}, {mode:?}, seed {seed}, step {at}");
         let number = order.number(&mut rng, at);
@@ -91,6 +91,9 @@ fn run_ascending(order: Order, mode: Mode, seed: u64) -> [usize; 2] {
         check_whole(&tree, &what);
         if rng.one_in(40) {
             tree.checkpoint().unwrap();
+            if seed == 2 {
+                settings.filter_bits = 10 - settings.filter_bits;
+            }
             tree = FdTree::open(settings, blocks.clone(), pool()).unwrap();
             check_whole(&tree, &what);
         }
@@ -116,7 +119,7 @@ fn ascending_keys_equal_a_set_in_every_mode() {
     for order in [Order::Ascending, Order::Nearly, Order::Mixed] {
         for mode in modes {
             let mut keeping = [0; 2];
-            for seed in 0..2 {
+            for seed in 0..3 {
                 let seen = run_ascending(order, mode, seed);
                 keeping = [keeping[0] + seen[0], keeping[1] + seen[1]];
             }
@@ -194,7 +197,11 @@ fn ascending_keys_write_each_block_of_a_level_once() {
 fn nearly_ascending_keys_write_little_more() {
     let (ascending, ..) = written(0..10_000);
     let (nearly, ..) = written((0..10_000).map(|at| at ^ 31));
-    assert!(nearly < 2 * ascending, "{nearly}, in order {ascending}");
+    let (random, ..) = written((0..10_000).map(|at| at * 7919 % 10_007));
+    assert!(
+        nearly < 2 * ascending && 2 * nearly < random,
+        "{nearly}, in order {ascending}, at random {random}"
+    );
 }
 
 /// A batch behind all entries is written once, and nothing else but the levels of fences.
@@ -308,11 +315,11 @@ fn kept_blocks_survive_two_crashes_in_a_row() {
 }
 
 /// If all of the block with which the merge begins is removed, the target has kept blocks only. It
-/// goes on with a block of its own, also after an opening between any two steps.
+/// goes on with a block of its own or ends with them, also after an opening between any two steps.
 #[test]
 fn a_target_may_have_kept_blocks_only() {
     let mut seen = 0;
-    for last in 20..60_u64 {
+    for last in 20..90_u64 {
         let blocks = Arc::new(MemoryBlocks::new(256));
         let settings = Settings {
             filter_bits: 10,
@@ -323,12 +330,12 @@ fn a_target_may_have_kept_blocks_only() {
         };
         let open = || FdTree::open(settings, blocks.clone(), Pool::new(0)).unwrap();
         let mut tree = open();
-        let mut model: BTreeSet<u64> = (0..60).collect();
+        let mut model: BTreeSet<u64> = (0..90).collect();
         model
             .iter()
             .for_each(|number| assert!(tree.add(&key(*number)).unwrap()));
         tree.compact().unwrap();
-        for number in last..60 {
+        for number in last..90 {
             assert!(tree.remove(&key(number)).unwrap() && model.remove(&number));
         }
         for number in (100..120).take(last as usize % 3 * 4) {
@@ -345,7 +352,7 @@ fn a_target_may_have_kept_blocks_only() {
             }
             let what = format!("{last} keys are left");
             check_whole(&tree, &what);
-            if kept(&tree) == 0 {
+            if kept(&tree) == 0 || last % 8 >= 4 {
                 continue;
             }
             tree.checkpoint().unwrap();
@@ -358,7 +365,7 @@ fn a_target_may_have_kept_blocks_only() {
         verify(&tree, &model, 130, "after the removals");
         check_blocks(&tree, "after the removals");
     }
-    assert!(seen > 5, "{seen} openings with kept blocks only");
+    assert!(seen > 3, "{seen} openings with kept blocks only");
 }
 
 /// Pending entries before the kept blocks' end move to the new head.
