@@ -14,9 +14,10 @@
 //! in levels rewrites a part of itself for each load, so if the table has one, encoded ranges are
 //! gathered and entered together. A range is registered with its transaction just before.
 //!
-//! All loads share `Settings::load_bytes`. One that is alone may have all of it. Several have half
-//! of what the others leave, and make smaller ranges. None waits for another, since its client may
-//! have stopped sending. Each has at least an eighth of a range's bytes.
+//! All loads share `Settings::load_bytes`; what they gather may exceed it by an eighth of a range
+//! each. One that is alone may have all of it. Several have half of what the others leave, and make
+//! smaller ranges. None waits for another, since its client may have stopped sending. Each has at
+//! least an eighth of a range's bytes.
 
 mod entries;
 
@@ -195,7 +196,8 @@ impl BulkInsert {
         while !self.encoding.is_empty() && self.is_busy() {
             self.finish_one()?;
         }
-        if self.is_busy() {
+        let least = self.range_bytes() / CHUNK_BYTES_PART;
+        if self.is_busy() && self.encoded_bytes() >= least {
             self.enter_encoded()?;
         }
         let arrays = concat_columns(&batches, self.table.columns.len())?;
@@ -285,8 +287,8 @@ impl BulkInsert {
         encoded.sum()
     }
 
-    /// Registers the encoded ranges with the transaction, then enters them into the indexes. A range
-    /// that the transaction does not take stays, to be given up.
+    /// Registers the encoded ranges with the transaction, then enters them into the indexes. A
+    /// range that the transaction does not take stays, to be given up.
     fn enter_encoded(&mut self) -> Result<()> {
         let mut ranges = Vec::with_capacity(self.encoded.len());
         let mut held = Vec::with_capacity(self.encoded.len());

@@ -24,6 +24,7 @@ mod faults;
 mod files;
 #[path = "../page_indexes/full_disk.rs"]
 mod full_disk;
+mod gathered;
 #[path = "../page_indexes/history.rs"]
 mod history;
 mod inspection;

@@ -90,8 +90,8 @@ impl<'a> SortedLookup<'a> {
     }
 }
 
-/// Calls `see` with a block's data entries of a key until it returns false. Returns whether the next
-/// block may have more of them.
+/// Calls `see` with a block's data entries of a key until it returns false. Returns whether the
+/// next block may have more of them.
 fn see_key(block: &Block, key: &[u8], see: &mut impl FnMut(&[u8]) -> bool) -> bool {
     for at in block.below(key)..block.len() {
         match block.get(at) {

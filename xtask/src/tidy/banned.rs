@@ -213,6 +213,11 @@ pub const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         path: "strandline_device",
+        place: "index/examples/fd_load.rs",
+        reason: "measures loads with the syncs of a real device",
+    },
+    Exception {
+        path: "strandline_device",
         place: "index/examples/r_tree.rs",
         reason: "counts pages that come from a device in memory",
     },

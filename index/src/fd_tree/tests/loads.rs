@@ -75,8 +75,8 @@ fn has_other(set: &BTreeSet<[u8; 16]>, one: &[u8; 16]) -> bool {
 }
 
 /// Entries that a load may meet: in the head, deleted in the head, in levels, deleted in a level
-/// above another one, under the same key, in no level; with and without filters. Writers go on
-/// during the load's compaction, before and behind the wavefront.
+/// above another one, under the same key, in no level, pending; with and without filters. Writers
+/// go on during the load's compaction, before and behind the wavefront.
 #[test]
 fn loads_beside_entries_of_every_kind() {
     // Entries of loads that were: absent, in the head, deleted in the head, in a level, deleted in
@@ -114,6 +114,11 @@ fn loads_beside_entries_of_every_kind() {
                 };
                 kinds[kind] += 1;
             }
+            let pending = entries.first().copied().filter(|_| rng.one_in(3));
+            if let Some(one) = pending {
+                let is_new = tree.add_pending(&one).unwrap();
+                assert_eq!(is_new, !model.now.contains(&one));
+            }
             let mut met = rng.one_in(2).then(Vec::new);
             begin(&tree, &entries, met.as_mut());
             model.now.extend(&entries);
@@ -136,6 +141,7 @@ fn loads_beside_entries_of_every_kind() {
                 tree.compact_step().unwrap();
             }
             equals(&tree, &model.now, &what);
+            pending.inspect(|one| tree.settle(one));
         }
         while tree.compact_step().unwrap() {}
         assert_eq!(tree.len(), model.now.len(), "seed {seed}");
