@@ -15,8 +15,8 @@ use strandline_txn::{StartWord, TxnManager, Visibility};
 
 /// Rows of the range: three blocks and a part of one.
 const ROWS: usize = 3 * BLOCK_ROWS + 100;
-/// Bytes of a wide text: a block of them has 4.5 MB, more than a column may have that is merged as a
-/// whole.
+/// Bytes of a wide text: a block of them has 4.5 MB, more than a column may have that is merged as
+/// a whole.
 const TEXT_BYTES: usize = 1_100;
 
 /// The most bytes that were read or written at once.
