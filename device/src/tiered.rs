@@ -4,8 +4,8 @@
 //!
 //! Invariants:
 //! 1. A name is on one tier. `on_capacity` has the names of the capacity tier; every other name is
-//!    the fast tier's. A directory's own files ([`is_own_file`]) are exceptions: this device reads and
-//!    writes none of them.
+//!    the fast tier's. A directory's own files ([`is_own_file`]) are exceptions: this
+//!    device reads and writes none of them.
 //! 2. [`Device::sync_directory`] syncs every directory whose names have changed since the begin of
 //!    its last successful sync. The first call syncs both: a killed process may have left names
 //!    that are not durable.
@@ -13,7 +13,8 @@
 //!    another process may have changed it.
 //!
 //! Lock order: `synced` of one directory is held during its sync; `on_capacity` is held with
-//! nothing else, and only to look and to change. `removal_guard` is not held while the guard is asked.
+//! nothing else, and only to look and to change. `removal_guard` is not held while the guard is
+//! asked.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;

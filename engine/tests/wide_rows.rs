@@ -25,10 +25,18 @@ struct Wide {
 }
 
 fn open(device: &Arc<MemoryDevice>, clock: &Arc<ManualClock>) -> Arc<Db> {
+    open_merging(device, clock, 1)
+}
+
+fn open_merging(
+    device: &Arc<MemoryDevice>,
+    clock: &Arc<ManualClock>,
+    merge_threads: usize,
+) -> Arc<Db> {
     let settings = Settings {
         memory_bytes: Settings::MEMORY_BYTES_MIN,
         background_maintenance: false,
-        merge_threads: 1,
+        merge_threads,
         recovery_threads: 1,
         ..Settings::default()
     };
@@ -247,4 +255,34 @@ fn several_loads_stay_within_the_share_of_all() {
     }
     wide.check(&expected);
     assert_eq!(wide.counter("load_bytes"), 0);
+}
+
+/// However many threads may merge, merges together have an eighth of the memory, which is lent to
+/// them while they run.
+#[test]
+fn merges_hold_an_eighth_of_the_memory() {
+    let mut wide = Wide::new();
+    wide.load(0..ROWS);
+    wide.db = open_again(&wide, 4);
+    let table = table(&wide.db);
+    for k in (0..ROWS).step_by(5) {
+        let new = text(k + 1_000_000);
+        let (key, set) = (
+            [Value::BigInt(k)],
+            [(ColumnId(2), Value::from(new.as_str()))],
+        );
+        let updated = run(&wide.db, |s| s.point_update(&table, 0, &key, &set));
+        assert!(updated.expect("update"));
+    }
+    let report = wide.db.checkpoint(true).expect("merge");
+    assert!(report.merged_ranges > 8, "{} ranges", report.merged_ranges);
+    let (most, memory) = (wide.counter("merge_bytes_max"), Settings::MEMORY_BYTES_MIN);
+    assert!(most > 0 && most <= memory / 8, "merges held {most} bytes");
+    assert_eq!(wide.counter("merge_bytes"), 0);
+}
+
+/// The database again, with `merge_threads`.
+fn open_again(wide: &Wide, merge_threads: usize) -> Arc<Db> {
+    wide.db.close().expect("close");
+    open_merging(&wide.device, &wide.clock, merge_threads)
 }

@@ -25,8 +25,8 @@
 //!
 //! Differences from a directory: a removed object cannot be read through a handle that is still
 //! open. Files are not renamed. [`Device::lock`](strandline_device::Device::lock) excludes other
-//! users of the same device value only: between processes, the lock of the database's directory, the
-//! role files of the two tiers and the owner token do (docs/operations.md, "An object store").
+//! users of the same device value only: between processes, the lock of the database's directory,
+//! the role files of the two tiers and the owner token do (docs/operations.md, "An object store").
 //!
 //! Rooms, lowest first; a room imports only from rooms above it in this table:
 //!

@@ -1,6 +1,6 @@
 //! The bytes that one kind of consumer holds. One kind is bulk loads: rows that wait for a full
-//! range, and ranges that are being encoded. The other is lists that transactions keep until they
-//! end.
+//! range, and ranges that are being encoded. Another is merges. The third is lists that
+//! transactions keep until they end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

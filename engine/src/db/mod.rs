@@ -88,6 +88,8 @@ pub struct Db {
     pub(crate) open_readers: Arc<OpenReaders>,
     /// memory of bulk loads
     pub(crate) load_memory: Arc<MemoryAccount>,
+    /// memory of merges
+    pub(crate) merge_memory: Arc<MemoryAccount>,
     /// memory of the lists that transactions keep until they end
     pub(crate) list_memory: Arc<MemoryAccount>,
     pub(crate) index_builds: IndexBuilds,

@@ -79,6 +79,8 @@ impl Db {
             ("log_buffer_bytes", self.wal.memory_bytes() as u64),
             ("load_bytes", self.load_memory.used() as u64),
             ("load_bytes_max", self.load_memory.most() as u64),
+            ("merge_bytes", self.merge_memory.used() as u64),
+            ("merge_bytes_max", self.merge_memory.most() as u64),
             ("transaction_bytes", self.list_memory.used() as u64),
             ("transaction_bytes_max", self.list_memory.most() as u64),
             ("writer_pauses", writer_pauses),

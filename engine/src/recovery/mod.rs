@@ -292,6 +292,7 @@ fn assemble(
         pacing: Pacing::default(),
         open_readers: Arc::default(),
         load_memory: Arc::default(),
+        merge_memory: Arc::default(),
         list_memory: Arc::default(),
         index_builds: Default::default(),
         index_files,

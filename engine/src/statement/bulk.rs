@@ -201,6 +201,8 @@ impl BulkInsert {
             self.enter_encoded()?;
         }
         let arrays = concat_columns(&batches, self.table.columns.len())?;
+        // The rows are not in memory twice while they are encoded.
+        drop(batches);
         let ids: Vec<ColumnId> = self.table.columns.iter().map(|c| c.id).collect();
         let store = self.store.clone();
         let writer = self.writer;

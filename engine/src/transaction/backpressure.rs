@@ -86,10 +86,12 @@ impl Db {
     }
 
     /// Borrows from the cache's share the bytes that tails, their spare memory, the lists of open
-    /// transactions and bulk loads hold beyond the tails' share, or returns them.
+    /// transactions, bulk loads and merges hold beyond the tails' share, or returns them.
     pub(crate) fn lend_to_tails(&self) {
         let pages = &self.shared.page_bytes;
-        let held = pages.used() + pages.spare() + self.list_memory.used() + self.load_memory.used();
+        let accounts = [&self.list_memory, &self.load_memory, &self.merge_memory];
+        let accounts: usize = accounts.iter().map(|account| account.used()).sum();
+        let held = pages.used() + pages.spare() + accounts;
         let lent = held.saturating_sub(self.settings.tail_bytes());
         self.shared.pool.lend(lent);
     }

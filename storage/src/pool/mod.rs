@@ -31,8 +31,8 @@
 //! * A handle, and what a page has beside its bytes (its frame, entries of table and ring): about
 //!   300 bytes, 4 % of a page. Tests assert the size of a page's frame.
 //! * The index of a run: 24 bytes for each of its blocks of 32 KiB, 0.1 % of the history on disk.
-//! * A file that is being written: the piece of 1 MiB and the column of a range that are being
-//!   encoded, for each thread that merges. Loads count their ranges (`Pool::lend`).
+//! * The file that a load writes: the column of a range that is being encoded, for each thread.
+//!   Loads count their ranges, and merges what they hold (`Pool::lend`).
 //! * Tails that an opening fills, until it ends: it runs no query, whose half is free.
 //!
 //! # Lock order

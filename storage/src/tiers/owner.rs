@@ -10,8 +10,8 @@
 //! 1. The next token is durable in the file `owner` before it is put. So after a crash between the
 //!    two the store has one of the two tokens that the directory knows.
 //! 2. A directory that is a copy, or does not know the newest token, is refused before it writes
-//!    anything, unless the operator has put the file `takeover.signal` into it. That file is removed
-//!    after the put. Opening for reading only asks for no token.
+//!    anything, unless the operator has put the file `takeover.signal` into it. That file is
+//!    removed after the put. Opening for reading only asks for no token.
 //! 3. An opening changes no other object before it has put its token and removed all older ones. So
 //!    as long as a token is in the store no later owner has changed objects, and [`Owner::check`]
 //!    needs one request.

@@ -290,6 +290,7 @@ impl Lineage {
                 at,
                 spec,
                 meta: &meta,
+                wide_bytes: self.shared.merge_column_bytes(),
             };
             let written = column_rows.write(&mut writer)?;
             let file = writer.file();

@@ -61,6 +61,18 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// A column of text or bytea of more bytes is merged block by block: a quarter of a range's
+    /// bytes, between 256 KiB and 4 MiB.
+    pub fn merge_column_bytes(&self) -> usize {
+        (self.range_bytes_max / 4).clamp(256 << 10, 4 << 20)
+    }
+
+    /// Bytes that the merge of a range holds beside its tails: a column as the base has it, patched
+    /// and encoded, and a piece of its file.
+    pub fn merge_bytes(&self) -> usize {
+        3 * self.merge_column_bytes() + (1 << 20)
+    }
+
     /// A file number that was never used.
     pub fn new_file_id(&self) -> u64 {
         self.next_file.fetch_add(1, Ordering::Relaxed)

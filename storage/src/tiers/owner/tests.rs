@@ -1,5 +1,6 @@
 use super::super::{attach, check as check_tiers};
 use super::*;
+use std::sync::atomic::{AtomicU64, Ordering};
 use strandline_device::{File, MemoryDevice};
 use strandline_sim::SimDisk;
 
@@ -7,10 +8,29 @@ const ID: u128 = 7;
 
 /// Objects: a directory whose files are written once.
 #[derive(Debug, Default)]
-struct Objects(MemoryDevice);
+struct Objects {
+    inner: MemoryDevice,
+    /// tokens above this one are not listed yet; 0: all are
+    listed_upto: AtomicU64,
+}
 
 impl Device for Objects {
-    strandline_device::forward!(0: create open remove rename list sync_directory lock);
+    strandline_device::forward!(inner: open remove rename sync_directory lock);
+
+    /// Refuses a name that is taken, as a conditional put does.
+    fn create(&self, name: &str) -> Result<Arc<dyn File>> {
+        match self.inner.list()?.iter().any(|stored| stored == name) {
+            true => Err(Error::invalid(SqlState::DUPLICATE_FILE, name)),
+            false => self.inner.create(name),
+        }
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        let upto = self.listed_upto.load(Ordering::Relaxed);
+        let mut names = self.inner.list()?;
+        names.retain(|name| token_number(name).is_none_or(|number| upto == 0 || number <= upto));
+        Ok(names)
+    }
 
     fn location(&self) -> String {
         "s3://bucket/prefix".to_owned()
@@ -53,7 +73,7 @@ fn tokens(objects: &Objects) -> Vec<String> {
 
 #[track_caller]
 fn refused(opened: Result<(Arc<Owner>, TieredDevice)>, message: &str) {
-    let error = opened.err().expect(message);
+    let error = opened.expect_err(message);
     assert_eq!(
         error.sqlstate(),
         SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -156,21 +176,23 @@ fn the_original_of_an_opened_clone_finds_out() {
 
 #[test]
 fn two_openings_at_the_same_time_put_one_token() {
-    let (disk, objects) = (database(), Arc::default());
+    let (disk, objects) = (database(), Arc::<Objects>::default());
     drop(open(&disk, &objects, 5).expect("own"));
-    let clone = disk.after_kill();
-    // Both have passed the check; the clone's put comes first.
-    let (device, other) = (pair(&disk, &objects), pair(&clone, &objects));
-    check(&device).expect("own");
-    check(&other).expect("a clone");
+    // A clone puts its token after this opening has listed the tokens.
+    let incarnation = Incarnation { number: 2, id: 99 };
     let token = Token {
         database_id: ID,
-        incarnation: Incarnation { number: 2, id: 99 },
+        incarnation,
     };
     token.put(&*objects).expect("put");
-    let error = take(&device, ID, 7).expect_err("taken");
-    assert_eq!(error.sqlstate(), SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE);
+    objects.listed_upto.store(1, Ordering::Relaxed);
+    let device = pair(&disk, &objects);
+    check(&device).expect("own");
+    let taken = take(&device, ID, 7).map(|_| unreachable!("the number is taken"));
+    refused(taken, "is owned by another copy");
+    objects.listed_upto.store(0, Ordering::Relaxed);
     assert_eq!(tokens(&objects), [token_name(1), token_name(2)]);
+    assert_eq!(Token::read(&*objects, 2).expect("read"), token);
 }
 
 #[test]
@@ -246,14 +268,14 @@ fn a_crash_during_an_opening_leaves_the_directory_as_the_owner() {
             for seed in 0..4 {
                 let (disk, objects) = built();
                 disk.crash_at(disk.operations() + at);
-                open(&disk, &objects, 6).err().expect("the crash");
+                open(&disk, &objects, 6).expect_err("the crash");
                 let found = disk.after_crash(seed);
                 let what = format!("operation {at}, seed {seed}, takeover: {is_takeover}");
                 if is_takeover && tokens(&objects) == [token_name(1)] {
                     // Nothing was put yet: it is still the signal that decides.
                     let given_up = found.after_kill();
                     given_up.device().remove(TAKEOVER_FILE).expect("remove");
-                    open(&given_up, &objects, 7).err().expect(&what);
+                    open(&given_up, &objects, 7).expect_err(&what);
                 }
                 let (owner, _device) = open(&found, &objects, 7).expect(&what);
                 owner.check().expect(&what);

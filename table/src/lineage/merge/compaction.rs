@@ -66,6 +66,7 @@ impl Lineage {
                 at,
                 spec,
                 meta: &meta,
+                wide_bytes: self.shared.merge_column_bytes(),
             };
             let written = rows.write(&mut writer)?;
             let chunk = self

@@ -1,14 +1,16 @@
 //! Merging one column of text or bytea in bounded memory, for values of any size.
 //!
 //! Updates may put any number of bytes into the rows of a range that was full when its rows were
-//! narrow. A column of more than [`WIDE_BYTES`] is read, patched, encoded and written block by
-//! block (4,096 rows).
+//! narrow. A column of more than `wide_bytes` ([`Shared::merge_column_bytes`]) is read, patched,
+//! encoded and written block by block (4,096 rows).
+//!
+//! [`Shared::merge_column_bytes`]: crate::lineage::Shared::merge_column_bytes
 //!
 //! Invariants:
-//! 1. Of a wide column the merge holds [`WIDE_BYTES`] of distinct values, and one block in four
+//! 1. Of a wide column the merge holds `wide_bytes` of distinct values, and one block in four
 //!    forms: base's, patched, encoded, and decoded again for the comparison.
 //! 2. Blocks of a wide column's old chunk are read past the pool: readers keep their frames.
-//! 3. A column whose distinct values have at most [`WIDE_BYTES`] is encoded as a whole, so that it
+//! 3. A column whose distinct values have at most `wide_bytes` is encoded as a whole, so that it
 //!    gets a dictionary if that is smaller.
 
 use super::scrub;
@@ -27,9 +29,6 @@ use strandline_column::types::{arrow_type, is_of_any_length};
 use strandline_storage::file::Extent;
 use strandline_storage::file::data_file::DataFileWriter;
 
-/// A column of more bytes, as base and tails have them, is merged block by block.
-const WIDE_BYTES: usize = 4 << 20;
-
 /// A column of a range as it is to be written.
 pub(super) struct MergedColumn<'a> {
     /// the range
@@ -40,6 +39,8 @@ pub(super) struct MergedColumn<'a> {
     pub spec: &'a StorageColumn,
     /// the rows' metadata; rows that were never there lose their values
     pub meta: &'a RowMeta,
+    /// a column of more bytes, as base and tails have them, is merged block by block
+    pub wide_bytes: usize,
 }
 
 impl MergedColumn<'_> {
@@ -47,7 +48,7 @@ impl MergedColumn<'_> {
     pub fn write(&self, writer: &mut DataFileWriter) -> Result<(Extent, ChunkFooter)> {
         let (t, rows) = (self.spec.sql_type, self.snapshot.rows());
         let part = self.snapshot.part(0..rows);
-        if !is_of_any_length(t) || part.stored_bytes(self.at) <= WIDE_BYTES as u64 {
+        if !is_of_any_length(t) || part.stored_bytes(self.at) <= self.wide_bytes as u64 {
             let array = scrub(self.spec, part.column(self.at)?, self.meta, 0)?;
             return writer.blob(|identity, out| encode_chunk(t, &array, identity, out));
         }
@@ -80,14 +81,14 @@ impl MergedColumn<'_> {
         scrub(self.spec, part.column(self.at)?, self.meta, first)
     }
 
-    /// The first blocks, each distinct value once: all, or until they have [`WIDE_BYTES`].
+    /// The first blocks, each distinct value once: all, or until they have `wide_bytes`.
     fn head<T: ByteViewType>(&self) -> Result<ArrayRef> {
         let mut values = GenericByteViewBuilder::<T>::new().with_deduplicate_strings();
         for first in (0..self.snapshot.rows()).step_by(BLOCK_ROWS) {
             let block = self.block(first)?;
             let block: &GenericByteViewArray<T> = block.as_byte_view();
             block.iter().for_each(|value| values.append_option(value));
-            if values.allocated_size() > WIDE_BYTES {
+            if values.allocated_size() > self.wide_bytes {
                 break;
             }
         }

@@ -89,7 +89,9 @@ impl Db {
 
     fn compact_range(&self, part: &mut StoragePart, due: &Compactable) -> Result<()> {
         let (store, work) = (part.store.clone(), Work::Compact(due.range.no()));
+        let held = self.hold_for_merge();
         let compacted = contained(|| store.lineage().compact_range(&due.range, &due.base));
+        drop(held);
         self.note_work(&store, work, compacted.as_ref().map(drop));
         if let Some(compacted) = compacted? {
             let file = compacted.file.iter();

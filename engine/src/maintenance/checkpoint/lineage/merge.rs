@@ -2,6 +2,7 @@
 //! go into the run. A range that cannot be merged is set aside.
 
 use crate::db::Db;
+use crate::db::memory_account::HeldBytes;
 use crate::db::set_aside::Work;
 use crate::maintenance::checkpoint::new_files::NewFiles;
 use crate::maintenance::checkpoint::terms::Terms;
@@ -82,6 +83,21 @@ impl Db {
         }
     }
 
+    /// Ranges that are merged at the same time: as many as an eighth of `memory_bytes` has room
+    /// for, at least one and at most `merge_threads`.
+    pub(super) fn merges_at_once(&self) -> usize {
+        let room = self.settings.memory_bytes / 8 / self.shared.merge_bytes();
+        self.settings.merge_threads.min(room).max(1)
+    }
+
+    /// Takes the memory of one merge, from the cache if the tails leave none of theirs.
+    pub(super) fn hold_for_merge(&self) -> HeldBytes {
+        let mut held = self.merge_memory.share();
+        held.add(self.shared.merge_bytes());
+        self.lend_to_tails();
+        held
+    }
+
     /// Merges a range if it is due and neither set aside nor refused by a full disk.
     fn merge_if_due(
         &self,
@@ -116,6 +132,7 @@ impl Db {
             }
             let all = due == Due::All;
             let lineage = store.lineage();
+            let _held = self.hold_for_merge();
             let merged = lineage.merge_range(range, terms.through, horizon, columns_max, all)?;
             if merged.is_none() && due != Due::No {
                 // What is pending may be what small rollbacks have left.

@@ -155,7 +155,7 @@ impl Db {
             columns_max: columns_max(store, table),
         };
         let mut writer: Option<RunWriter> = None;
-        for group in lineage.ranges().chunks(self.settings.merge_threads.max(1)) {
+        for group in lineage.ranges().chunks(self.merges_at_once()) {
             for prepared in self.prepare_all(&preparation, group, &mut part.files)? {
                 prepared.records.each(&horizon, |record| {
                     let run = match &mut writer {

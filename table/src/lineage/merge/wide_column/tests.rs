@@ -15,7 +15,8 @@ use strandline_txn::{StartWord, TxnManager, Visibility};
 
 /// Rows of the range: three blocks and a part of one.
 const ROWS: usize = 3 * BLOCK_ROWS + 100;
-/// Bytes of a wide text: a block of them has 4.5 MB, [`WIDE_BYTES`] are exceeded by the first.
+/// Bytes of a wide text: a block of them has 4.5 MB, more than a column may have that is merged as
+/// a whole.
 const TEXT_BYTES: usize = 1_100;
 
 /// The most bytes that were read or written at once.
@@ -82,6 +83,11 @@ struct Table {
 impl Table {
     /// With [`ROWS`] rows of an empty text, inserted at 1 and merged.
     fn new() -> Self {
+        Self::with_ranges(64 << 20)
+    }
+
+    /// With ranges of `range_bytes`.
+    fn with_ranges(range_bytes: usize) -> Self {
         let device = Noting::default();
         let largest = device.largest.clone();
         let shared = Shared {
@@ -91,7 +97,7 @@ impl Table {
             page_bytes: Arc::default(),
             next_file: Arc::new(AtomicU64::new(1)),
             consolidation: Arc::default(),
-            range_bytes_max: 64 << 20,
+            range_bytes_max: range_bytes,
             row_bytes_max: 1 << 30,
         };
         let schema = StorageSchema::new([(SqlType::Text, Value::Null)]);
@@ -193,4 +199,24 @@ fn few_wide_values_get_a_dictionary() {
     let (bytes, _) = table.merge(2);
     assert!(bytes < 1 << 20, "a file of {bytes}");
     table.check(|slot| text(slot % 3, 0));
+}
+
+/// With a small memory, columns that a large one merges as a whole go block by block.
+#[test]
+fn the_bytes_of_a_whole_column_follow_the_range() {
+    let short = |slot: usize| match text(1, slot) {
+        Value::Text(text) => Value::from(&text[..250]),
+        other => other,
+    };
+    let [whole, by_block] = [64 << 20, 4 << 20].map(|range_bytes| {
+        let table = Table::with_ranges(range_bytes);
+        table.update(0..ROWS, 2, short);
+        let (bytes, largest) = table.merge(2);
+        table.check(short);
+        largest * 100 / bytes
+    });
+    assert!(
+        whole > 90 && by_block < 80,
+        "parts written at once: {whole} %, {by_block} %"
+    );
 }
