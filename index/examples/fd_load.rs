@@ -6,8 +6,8 @@
 //!
 //! PLACE: `memory`, or a directory on a disk. A tree of `entries` random entries takes `loads`
 //! loads of `load` random entries each. Prints nanoseconds per entry of each load and blocks
-//! written, for loads without and with a look for entries under the same key. Most time is the merge
-//! of the levels that a load replaces: of ratio 24, every second load rewrites the level below.
+//! written, for loads without and with a look for entries under the same key. Most time is the
+//! merge of the levels that a load replaces.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
