@@ -3,8 +3,8 @@
 //! `coalesce(sum(bigint), 2.25)`.
 //!
 //! DataFusion's functions refuse such arguments before the analyzer converts them to one type
-//! ([`crate::align`]). The functions here report the type of that conversion. A quoted string beside
-//! a type to which Arrow has no cast of strings, such as uuid, keeps its own type until then.
+//! ([`crate::align`]). The functions here report the type of that conversion. A quoted string keeps
+//! its own type until then beside a type to which Arrow casts no strings, such as uuid.
 
 use crate::decimal::widest_numeric;
 use crate::types::arrow_type;
@@ -123,8 +123,9 @@ impl ScalarUDFImpl for Alternatives {
     }
     fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
         if let Some(common) = self.type_of_open(arg_types)? {
+            let has_cast = can_cast_types(&DataType::Utf8, &common);
             let coerced = arg_types.iter().map(|t| match is_open(t) || t.is_null() {
-                true if !can_cast_types(t, &common) => t.clone(),
+                true if !has_cast => t.clone(),
                 _ => common.clone(),
             });
             return Ok(coerced.collect());

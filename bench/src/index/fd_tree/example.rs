@@ -1,8 +1,8 @@
 //! Single points of the group `fdtree` without building the other benchmarks:
 //!
 //! `cargo run --release -p strandline-index --example fd_tree -- [entries] [requests] [lookups of
-//! 100] [random|ascending] [modes] [directory]`, modes joined by commas, such as `fc,ds`; in files of
-//! the directory, if one is given, else on the throttled device.
+//! 100] [random|ascending] [modes] [directory]`, modes joined by commas, such as `fc,ds`; in files
+//! of the directory, if one is given, else on the throttled device.
 //!
 //! Prints a line a run, with counts of what passed to the device.
 

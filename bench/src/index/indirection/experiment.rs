@@ -398,8 +398,9 @@ pub struct Table {
 #[derive(Clone, Copy, Debug)]
 struct State {
     version: u64,
-    /// the attribute that was changed, by the number that its index has or would have, and how often
+    /// the attribute that was changed, by the number that its index has or would have
     changed: usize,
+    /// how often
     changes: u64,
 }
 
