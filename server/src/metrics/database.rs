@@ -248,6 +248,18 @@ const EXPORTED: &[Exported] = &[
         "The most memory that bulk loads have held at a time",
     ),
     exported(
+        "merge_bytes",
+        "merge_memory",
+        Form::LevelBytes,
+        "Memory set aside for merges",
+    ),
+    exported(
+        "merge_bytes_max",
+        "merge_memory_max",
+        Form::LevelBytes,
+        "The most memory that was set aside for merges at a time",
+    ),
+    exported(
         "transaction_bytes_max",
         "transaction_memory_max",
         Form::LevelBytes,
