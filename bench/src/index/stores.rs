@@ -10,12 +10,12 @@
 //! Files go through the system's page cache on both sides.
 
 use super::Bench;
-use super::fd_tree::experiment::{Keys, Outcome, Run, in_files};
+use super::fd_tree::experiment::{Keys, Run, in_files};
 use crate::Result;
 use crate::peer::Peer;
 use crate::report::{Figure, Goal, Report, config};
 use crate::rounds::Spread;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 
 /// Bytes of an entry.
@@ -29,6 +29,8 @@ const HEAD_PART: u64 = 4;
 struct Case {
     what: &'static str,
     peer: &'static str,
+    /// how the peer keeps entries, which is not how it keeps rows
+    peer_settings: &'static str,
     lookups: u64,
     entries: u64,
     requests: u64,
@@ -57,24 +59,24 @@ impl Case {
     }
 
     fn ours(&self, bench: &Bench, round: usize) -> Result<Round> {
-        let all_bytes = self.entries * ENTRY_BYTES * 4;
-        let memory = self.memory_bytes.unwrap_or(all_bytes);
-        let head = self.memory_bytes.unwrap_or(0) / HEAD_PART;
         let run = Run {
             keys: Keys::Random,
             entries: self.entries,
             requests: self.requests,
             lookups: self.lookups,
             deletes: 0,
-            cache_bytes: (memory - head) as usize,
             ..Run::scaled(1.0)
         };
         let run = match self.memory_bytes {
-            Some(_) => Run {
-                head_bytes: head as usize,
+            Some(memory) => Run {
+                head_bytes: (memory / HEAD_PART) as usize,
+                cache_bytes: (memory - memory / HEAD_PART) as usize,
                 ..run
             },
-            None => run,
+            None => Run {
+                cache_bytes: (self.entries * ENTRY_BYTES * 4) as usize,
+                ..run
+            },
         };
         let directory = self.directory(bench, "ours", round)?;
         let done = in_files(run, &directory)?;
@@ -83,7 +85,7 @@ impl Case {
             per_second: done.per_second(),
             insertion_p999_ms: done.modifications.p999_ms(),
             lookup_p999_ms: done.lookups.p999_ms(),
-            written_bytes: Outcome::written_bytes(&done),
+            written_bytes: done.written_bytes(),
         })
     }
 
@@ -108,8 +110,8 @@ impl Case {
         })
     }
 
-    fn config(&self, peer: &Peer, rounds: usize) -> Value {
-        json!({
+    fn config(&self, rounds: usize) -> Map<String, Value> {
+        let run = json!({
             "entries": self.entries,
             "entry_bytes": ENTRY_BYTES,
             "requests": self.requests,
@@ -120,9 +122,10 @@ impl Case {
             "filters": "10 bits an entry on both sides, beside the memory",
             "log": "none on either side",
             "io": "files through the page cache on both sides",
-            "peer_settings": peer.settings,
+            "peer_settings": self.peer_settings,
             "rounds": rounds,
-        })
+        });
+        config([("run", run)])
     }
 
     /// Measures both sides in turns.
@@ -139,7 +142,6 @@ impl Case {
             ours.push(self.ours(bench, round)?);
             theirs.push(self.theirs(bench, &mut peer, round)?);
         }
-        let config = self.config(&peer, bench.rounds);
         for (what, unit, goal, of) in figures {
             report.add(Figure {
                 case: format!("{}: {what}", self.what),
@@ -148,7 +150,7 @@ impl Case {
                 peer: peer.name.clone(),
                 theirs: Some(Spread::of(theirs.iter().map(of))),
                 goal: *goal,
-                config: config_of(&config),
+                config: self.config(bench.rounds),
             })?;
         }
         Ok(())
@@ -157,10 +159,6 @@ impl Case {
 
 /// A figure's name, unit, goal and value.
 type Measured = (&'static str, &'static str, Option<Goal>, fn(&Round) -> f64);
-
-fn config_of(run: &Value) -> serde_json::Map<String, Value> {
-    config([("run", run.clone())])
-}
 
 /// The group.
 pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
@@ -172,6 +170,8 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let mixed = Case {
         what: "half lookups, half insertions, memory 10 %",
         peer: "rocksdb",
+        peer_settings: "clock cache of three quarters of the memory, two memtables of an eighth, \
+                        Bloom filters 10 bits, hash index in blocks, no compression",
         lookups: 50,
         entries,
         requests: entries / 2,
@@ -198,6 +198,8 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let cached = Case {
         what: "lookups, all in memory",
         peer: "lmdb",
+        peer_settings: "map of 8 GiB, NORDAHEAD, NOMEMINIT, WRITEMAP, NOSYNC, MAPASYNC; one \
+                        snapshot a thread",
         lookups: 100,
         entries,
         requests: entries,
