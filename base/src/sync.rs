@@ -164,6 +164,16 @@ mod shuttled {
         }
     }
 
+    impl<T: Clone> Clone for OnceLock<T> {
+        fn clone(&self) -> Self {
+            let copy = Self::new();
+            if let Some(value) = self.get() {
+                let _is_new = copy.set(value.clone());
+            }
+            copy
+        }
+    }
+
     impl<T> OnceLock<T> {
         /// An unset cell.
         pub const fn new() -> Self {
