@@ -238,8 +238,7 @@ fn check_sizes(settings: &Settings, view: &View, damage: &mut Vec<String>) {
         let mut above = 0;
         for slot in slots {
             let (number, blocks) = (slot.number, slot.blocks());
-            let capacity = settings.capacity(number);
-            if number <= above || blocks > capacity + capacity / 4 + 2 {
+            if number <= above || !settings.holds(number, blocks) {
                 damage.push(format!("level {number} has {blocks} blocks (I3)"));
             }
             above = number;

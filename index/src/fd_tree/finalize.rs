@@ -3,7 +3,7 @@
 
 use super::block::Kind;
 use super::level::Level;
-use super::state::{Settings, Shared, State};
+use super::state::{Settings, Shared, Slot, State};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use strandline_base::Result;
@@ -69,5 +69,19 @@ pub(super) fn tighten(settings: &Settings, state: &mut State, new_levels: usize,
     let number = fit.unwrap_or(slot.number);
     for (at, slot) in state.slots.iter_mut().take(kept as usize).enumerate() {
         slot.number = number - (last - at as u32);
+    }
+    raise(settings, &mut state.slots);
+}
+
+/// Gives levels that are too large for their number a greater one (I3): an older image, and the
+/// compaction that it names, may be of another size ratio.
+pub(super) fn raise(settings: &Settings, slots: &mut [Slot]) {
+    let mut above = 0;
+    for slot in slots {
+        slot.number = slot.number.max(above + 1);
+        while !settings.holds(slot.number, slot.blocks()) {
+            slot.number += 1;
+        }
+        above = slot.number;
     }
 }

@@ -58,7 +58,7 @@ impl Default for Settings {
             mode: Mode::Fc,
             head_bytes: 256 << 10,
             head_blocks: 64,
-            ratio: 24,
+            ratio: 8,
             block_entries_max: u16::MAX as usize,
             batch_bytes: 4 << 20,
             filter_bits: 10,
@@ -71,6 +71,12 @@ impl Settings {
     pub fn capacity(&self, level: u32) -> u64 {
         let factor = self.ratio.checked_pow(level).unwrap_or(u64::MAX);
         self.head_blocks.saturating_mul(factor)
+    }
+
+    /// Whether a level may have so many blocks: its capacity, and what a compaction may exceed it by.
+    pub fn holds(&self, level: u32, blocks: u64) -> bool {
+        let capacity = self.capacity(level);
+        blocks <= capacity.saturating_add(capacity / 4).saturating_add(2)
     }
 }
 

@@ -126,6 +126,35 @@ fn equals_a_set_in_every_mode() {
     }
 }
 
+/// A tree may have been written with a greater size ratio, and its compaction, too.
+#[test]
+fn the_ratio_may_change_between_openings() {
+    let mut rng = Rng::new(3);
+    let blocks = Arc::new(MemoryBlocks::new(256));
+    let (mut model, keys) = (BTreeSet::new(), 900);
+    for (round, ratio) in [8, 2, 6, 2, 3, 2].into_iter().enumerate() {
+        let settings = Settings {
+            ratio,
+            filter_bits: 5,
+            ..small(Mode::Fc)
+        };
+        let tree = FdTree::open(settings, blocks.clone(), Pool::new(0)).unwrap();
+        check_whole(&tree, &format!("round {round}"));
+        for step in 0..400 {
+            let number = rng.below(keys);
+            match rng.below(10) < 8 {
+                true => assert_eq!(tree.add(&key(number)).unwrap(), model.insert(number)),
+                false => assert_eq!(tree.remove(&key(number)).unwrap(), model.remove(&number)),
+            }
+            check_whole(&tree, &format!("round {round}, step {step}"));
+        }
+        verify(&tree, &model, keys, "before the checkpoint");
+        // Half of the rounds end within a compaction.
+        while round % 2 == 1 && tree.compact_step().unwrap() {}
+        tree.checkpoint().unwrap();
+    }
+}
+
 /// FD+FC takes no second copy of the tree.
 #[test]
 fn space_is_not_doubled() {

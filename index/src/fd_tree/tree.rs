@@ -5,6 +5,7 @@ use super::check;
 use super::compaction::Compaction;
 use super::drive::{Drive, Turn, Use};
 use super::estimate;
+use super::finalize::raise;
 use super::head::Data;
 use super::head_memory::Share;
 use super::image;
@@ -60,6 +61,10 @@ impl FdTree {
         let mut used = Vec::new();
         if let Some(bytes) = blocks.image()? {
             (state, used) = image::decode(&bytes, settings.tree)?;
+        }
+        raise(&settings, &mut state.slots);
+        if let Some(old) = &mut state.old {
+            raise(&settings, &mut old.slots);
         }
         state.head_budget = settings.head_bytes;
         blocks.set_used(&used);
