@@ -124,15 +124,21 @@ impl ScalarUDFImpl for Alternatives {
     fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
         if let Some(common) = self.type_of_open(arg_types)? {
             let has_cast = can_cast_types(&DataType::Utf8, &common);
-            let coerced = arg_types.iter().map(|t| match is_open(t) || t.is_null() {
-                true if !has_cast => t.clone(),
-                _ => common.clone(),
+            let coerced = arg_types.iter().map(|t| match is_open(t) && !has_cast {
+                true => t.clone(),
+                false => common.clone(),
             });
             return Ok(coerced.collect());
         }
-        let typed = arg_types.iter().filter(|t| !t.is_null());
-        if let Some(widest) = widest_numeric(typed) {
+        let mut typed = arg_types.iter().filter(|t| !t.is_null());
+        if let Some(widest) = widest_numeric(typed.clone()) {
             return Ok(vec![arrow_type(widest); arg_types.len()]);
+        }
+        // DataFusion has no common type of NULL and a binary of fixed size.
+        if let Some(first) = typed.next()
+            && typed.all(|t| t == first)
+        {
+            return Ok(vec![first.clone(); arg_types.len()]);
         }
         let fields = arg_types.iter().map(|t| Field::new("", t.clone(), true));
         let fields: Vec<FieldRef> = fields.map(Arc::new).collect();
