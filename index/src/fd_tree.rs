@@ -25,6 +25,7 @@
 mod batch;
 mod block;
 mod budget;
+mod buffer;
 mod builder;
 mod check;
 mod compaction;

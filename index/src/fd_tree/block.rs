@@ -57,9 +57,31 @@ pub(super) fn index_name(tree: u64) -> String {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Block {
     keys: Vec<u8>,
-    ends: Vec<(u32, Kind)>,
+    /// end of each entry in `keys`, and its kind
+    ends: Vec<End>,
+    /// position of each fence among the entries, and the block that it leads to
+    fences: Vec<(u32, u64)>,
     /// bytes of the encoded entries
     encoded: usize,
+}
+
+/// Where an entry ends among the keys, and in the two lowest bits its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct End(u32);
+
+impl End {
+    fn new(end: usize, kind: Kind) -> Self {
+        let kind = match kind {
+            Kind::Insert => 0,
+            Kind::Delete => 1,
+            Kind::Fence(_) => 2,
+        };
+        Self((end as u32) << 2 | kind)
+    }
+
+    fn at(self) -> usize {
+        (self.0 >> 2) as usize
+    }
 }
 
 impl Block {
@@ -67,13 +89,34 @@ impl Block {
         self.ends.len()
     }
 
-    pub fn get(&self, at: usize) -> Option<(&[u8], Kind)> {
-        let (end, kind) = *self.ends.get(at)?;
+    fn key(&self, at: usize) -> Option<&[u8]> {
+        let end = self.ends.get(at)?.at();
         let start = match at {
             0 => 0,
-            _ => self.ends.get(at - 1)?.0,
+            _ => self.ends.get(at - 1)?.at(),
         };
-        Some((self.keys.get(start as usize..end as usize)?, kind))
+        self.keys.get(start..end)
+    }
+
+    pub fn get(&self, at: usize) -> Option<(&[u8], Kind)> {
+        let kind = match self.ends.get(at)?.0 & 3 {
+            0 => Kind::Insert,
+            1 => Kind::Delete,
+            _ => Kind::Fence(self.fence(at)?),
+        };
+        Some((self.key(at)?, kind))
+    }
+
+    /// The block to which the fence at this position leads.
+    fn fence(&self, at: usize) -> Option<u64> {
+        let found = match self.fences.len() == self.ends.len() {
+            true => at,
+            false => {
+                let of = |(position, _): &(u32, u64)| *position as usize;
+                self.fences.binary_search_by_key(&at, of).ok()?
+            }
+        };
+        Some(self.fences.get(found)?.1)
     }
 
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&[u8], Kind)> {
@@ -87,16 +130,17 @@ impl Block {
 
     /// Bytes of memory.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.keys.capacity() + self.ends.capacity() * size_of::<(u32, Kind)>()
+        let ends = self.ends.capacity() * size_of::<End>();
+        let fences = self.fences.capacity() * size_of::<(u32, u64)>();
+        size_of::<Self>() + self.keys.capacity() + ends + fences
     }
 
     pub fn first_key(&self) -> Option<&[u8]> {
-        self.get(0).map(|(key, _)| key)
+        self.key(0)
     }
 
     pub fn last_key(&self) -> Option<&[u8]> {
-        let last = self.len().checked_sub(1)?;
-        self.get(last).map(|(key, _)| key)
+        self.key(self.len().checked_sub(1)?)
     }
 
     /// The number of entries with keys below `key`.
@@ -104,12 +148,19 @@ impl Block {
         let (mut low, mut high) = (0, self.len());
         while low < high {
             let middle = low.midpoint(high);
-            match self.get(middle) {
-                Some((found, _)) if found < key => low = middle + 1,
+            match self.key(middle) {
+                Some(found) if found < key => low = middle + 1,
                 _ => high = middle,
             }
         }
         low
+    }
+
+    /// The number of entries with keys up to `key`.
+    pub fn up_to(&self, key: &[u8]) -> usize {
+        let below = self.below(key);
+        let equal = (below..self.len()).take_while(|at| self.key(*at) == Some(key));
+        below + equal.count()
     }
 
     /// The data entry with exactly this key: whether it inserts.
@@ -125,45 +176,55 @@ impl Block {
 
     /// The last fence that is not greater than `key`.
     pub fn floor_fence(&self, key: &[u8]) -> Option<u64> {
-        let mut floor = None;
-        let from = self.below(key);
-        for at in from..self.len() {
-            match self.get(at) {
-                Some((found, Kind::Fence(to))) if found == key => floor = Some(to),
-                Some((found, _)) if found == key => {}
-                _ => break,
-            }
+        let end = self.up_to(key);
+        let is_within = |(at, _): &(u32, u64)| (*at as usize) < end;
+        let within = self.fences.partition_point(is_within);
+        Some(self.fences.get(within.checked_sub(1)?)?.1)
+    }
+
+    fn shared_with_last(&self, key: &[u8]) -> usize {
+        common_bytes(self.last_key().unwrap_or_default(), key)
+    }
+
+    /// Appends entries with one key, which is not less than the last one, if they fit into a block of
+    /// `bytes` with `entries_max`. Returns whether they do.
+    pub fn push_if_room(
+        &mut self,
+        key: &[u8],
+        kinds: &[Kind],
+        bytes: usize,
+        entries_max: usize,
+    ) -> bool {
+        let shared = self.shared_with_last(key);
+        let cost: usize = kinds.iter().map(|kind| cost(key, shared, *kind)).sum();
+        let has_room =
+            HEADER_BYTES + self.encoded + cost <= bytes && self.len() + kinds.len() <= entries_max;
+        match kinds {
+            _ if !has_room => {}
+            [kind] => self.append(key, *kind, cost),
+            kinds => kinds.iter().for_each(|kind| self.push(key, *kind)),
         }
-        floor.or_else(|| {
-            (0..from).rev().find_map(|at| match self.get(at)? {
-                (_, Kind::Fence(to)) => Some(to),
-                _ => None,
-            })
-        })
-    }
-
-    fn cost(&self, key: &[u8], kind: Kind) -> usize {
-        let shared = common_bytes(self.last_key().unwrap_or_default(), key);
-        let rest = key.len() - shared;
-        let pointer = match kind {
-            Kind::Fence(to) => varint_bytes(to),
-            Kind::Insert | Kind::Delete => 0,
-        };
-        1 + varint_bytes(shared as u64) + varint_bytes(rest as u64) + rest + pointer
-    }
-
-    /// Whether the entries, which have one key, fit into a block of `bytes` with `entries_max`.
-    pub fn fits(&self, key: &[u8], kinds: &[Kind], bytes: usize, entries_max: usize) -> bool {
-        let cost: usize = kinds.iter().map(|kind| self.cost(key, *kind)).sum();
-        HEADER_BYTES + self.encoded + cost <= bytes && self.len() + kinds.len() <= entries_max
+        has_room
     }
 
     /// Appends an entry, whose key is not less than the last one.
     pub fn push(&mut self, key: &[u8], kind: Kind) {
+        self.append(key, kind, cost(key, self.shared_with_last(key), kind));
+    }
+
+    fn append(&mut self, key: &[u8], kind: Kind, cost: usize) {
         debug_assert!(self.last_key().is_none_or(|last| last <= key), "in order");
-        self.encoded += self.cost(key, kind);
+        self.encoded += cost;
         self.keys.extend_from_slice(key);
-        self.ends.push((self.keys.len() as u32, kind));
+        self.end_entry(kind);
+    }
+
+    /// The key's bytes are there: the entry is whole.
+    fn end_entry(&mut self, kind: Kind) {
+        if let Kind::Fence(to) = kind {
+            self.fences.push((self.ends.len() as u32, to));
+        }
+        self.ends.push(End::new(self.keys.len(), kind));
     }
 
     /// The bytes on the device, filled up to `block_bytes`.
@@ -248,7 +309,11 @@ impl Block {
 
     fn decode_entries(body: &[u8], entries: u16) -> Option<Self> {
         let mut reader = ByteReader::new(body);
-        let mut block = Self::default();
+        let mut block = Self {
+            keys: Vec::with_capacity(body.len()),
+            ends: Vec::with_capacity(entries.into()),
+            ..Self::default()
+        };
         let mut start = 0_usize;
         for _ in 0..entries {
             let kind = reader.u8()?;
@@ -265,11 +330,21 @@ impl Block {
                 2 => Kind::Fence(reader.varint()?),
                 _ => return None,
             };
-            block.ends.push((block.keys.len() as u32, kind));
+            block.end_entry(kind);
         }
         block.encoded = body.len();
         (reader.remaining() == 0).then_some(block)
     }
+}
+
+/// Bytes of an encoded entry, of which the entry before has `shared`.
+fn cost(key: &[u8], shared: usize, kind: Kind) -> usize {
+    let rest = key.len() - shared;
+    let pointer = match kind {
+        Kind::Fence(to) => varint_bytes(to),
+        Kind::Insert | Kind::Delete => 0,
+    };
+    1 + varint_bytes(shared as u64) + varint_bytes(rest as u64) + rest + pointer
 }
 
 fn common_bytes(a: &[u8], b: &[u8]) -> usize {

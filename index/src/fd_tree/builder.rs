@@ -124,24 +124,28 @@ impl Builders {
         if data.is_some() {
             self.filters.add(key);
         }
-        if !self.has_room(target, key, kinds) {
+        if !self.push_if_room(target, key, kinds) {
             self.begin_block(target, key);
             if let (None, Some(last)) = (fence, self.last_fence) {
                 self.push(target, key, Kind::Fence(last));
             }
-        }
-        for kind in kinds {
-            self.push(target, key, *kind);
+            for kind in kinds {
+                self.push(target, key, *kind);
+            }
         }
         self.last_fence = fence.or(self.last_fence);
     }
 
-    fn has_room(&self, at: usize, key: &[u8], kinds: &[Kind]) -> bool {
-        let Some(building) = self.levels.get(at).filter(|level| level.ordinal.is_some()) else {
+    /// Appends entries with one key to the open block. False: there is none, or it has no room.
+    fn push_if_room(&mut self, at: usize, key: &[u8], kinds: &[Kind]) -> bool {
+        let building = self.levels.get_mut(at);
+        let Some(building) = building.filter(|level| level.ordinal.is_some()) else {
             return false;
         };
         let (bytes, entries) = (self.block_bytes, self.entries_max);
-        building.open.fits(key, kinds, bytes, entries)
+        let has_room = building.open.push_if_room(key, kinds, bytes, entries);
+        building.is_changed |= has_room;
+        has_room
     }
 
     fn push(&mut self, at: usize, key: &[u8], kind: Kind) {
@@ -180,10 +184,10 @@ impl Builders {
         match at.checked_sub(1) {
             None => self.head_fences.push((key.into(), ordinal)),
             Some(above) => {
-                if !self.has_room(above, key, &[fence]) {
+                if !self.push_if_room(above, key, &[fence]) {
                     self.begin_block(above, key);
+                    self.push(above, key, fence);
                 }
-                self.push(above, key, fence);
             }
         }
     }

@@ -13,7 +13,7 @@
 //! the one and the first key of the other are found by the first block's last fence.
 
 use super::batch::Batch;
-use super::block::{Item, Kind, index_name};
+use super::block::{Kind, index_name};
 use super::builder::Builders;
 use super::finalize::{skip_levels, tighten};
 use super::head::Change;
@@ -25,7 +25,8 @@ use super::plan::plan;
 use super::progress::Work;
 use super::sources::{HEAD, LOAD, Sources};
 use super::state::{Mode, Old, Shared, Slot, State};
-use std::mem::{replace, take};
+use std::mem::{replace, swap, take};
+use std::ops::Range;
 use std::sync::Arc;
 use strandline_base::{Error, Result};
 
@@ -286,26 +287,50 @@ impl Compaction {
 
     /// M-stage and m-insert: all keys of which no level can have unread entries.
     fn stage(&mut self, shared: &Shared) -> Result<()> {
-        loop {
-            if self.sources.has_unread() {
-                return Ok(());
-            }
-            let Some((at, (key, kind))) = self.sources.pop_least() else {
+        let mut last = None;
+        let result = self.stage_keys(shared, &mut last);
+        if let Some(key) = last {
+            self.wavefront = Some(key.into());
+        }
+        result
+    }
+
+    /// As [`Compaction::stage`]; `last` becomes the last key that is staged.
+    fn stage_keys(&mut self, shared: &Shared, last: &mut Option<Vec<u8>>) -> Result<()> {
+        let mut key = Vec::new();
+        while !self.sources.has_unread() {
+            let Some(least) = self.sources.least() else {
                 self.is_done = true;
                 return Ok(());
             };
-            self.stage_key(shared, &key, (at, kind))?;
-            self.wavefront = Some(key);
-            if shared.settings.mode == Mode::FcTuple {
-                return Ok(());
+            let mut is_alone = true;
+            // Mostly several keys of a large level come one after the other. Meanwhile no other
+            // source loses an entry.
+            while is_alone && let Some(ordering) = self.sources.compare(least) {
+                if ordering.is_gt() {
+                    break;
+                }
+                is_alone = ordering.is_lt();
+                key.clear();
+                key.extend_from_slice(self.sources.front_key(least.at).unwrap_or_default());
+                let among = match is_alone {
+                    true => least.at..least.at + 1,
+                    false => HEAD..usize::MAX,
+                };
+                self.stage_key(shared, &key, among)?;
+                swap(last.get_or_insert_default(), &mut key);
+                if shared.settings.mode == Mode::FcTuple {
+                    return Ok(());
+                }
             }
         }
+        Ok(())
     }
 
-    /// Takes all entries with one key, of which the newest has been taken from a source. Data
-    /// entries alternate between insert and delete from level to level, so that an even number
-    /// cancels, and an odd number leaves the newest.
-    fn stage_key(&mut self, shared: &Shared, key: &[u8], first: (usize, Kind)) -> Result<()> {
+    /// Takes all entries with one key, which only these sources have. Data entries alternate between
+    /// insert and delete from level to level, so that an even number cancels, and an odd number
+    /// leaves the newest.
+    fn stage_key(&mut self, shared: &Shared, key: &[u8], among: Range<usize>) -> Result<()> {
         let (mut fence, mut is_loaded) = (None, false);
         // Of the data entries, without a load's.
         let (mut newest, mut oldest, mut count) = (None, None, 0);
@@ -315,15 +340,13 @@ impl Compaction {
             0 => HEAD,
             levels => LOAD + levels,
         };
-        let (from, mut taken) = (first.0, Some(first.1));
-        for (at, buffer) in self.sources.buffers_mut().enumerate().skip(from) {
-            let mut next = || {
-                let of_key = |front: &mut Item| *front.0 == *key;
-                taken
-                    .take()
-                    .or_else(|| Some(buffer.pop_front_if(of_key)?.1))
-            };
-            while let Some(kind) = next() {
+        let count_of_sources = among.len();
+        let buffers = self.sources.buffers_mut().enumerate();
+        for (at, buffer) in buffers.skip(among.start).take(count_of_sources) {
+            while let Some((front, kind)) = buffer.front()
+                && front == key
+            {
+                buffer.advance();
                 match kind {
                     Kind::Fence(to) if at == last && !self.is_full => fence = Some(to),
                     Kind::Fence(_) => {}

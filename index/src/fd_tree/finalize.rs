@@ -73,8 +73,8 @@ pub(super) fn tighten(settings: &Settings, state: &mut State, new_levels: usize,
     raise(settings, &mut state.slots);
 }
 
-/// Gives levels that are too large for their number a greater one (I3): an older image, and the
-/// compaction that it names, may be of another size ratio.
+/// Gives levels that are too large for their number a greater one (I3): an image, and the plan of a
+/// compaction that it names, may be of an earlier version with a greater size ratio.
 pub(super) fn raise(settings: &Settings, slots: &mut [Slot]) {
     let mut above = 0;
     for slot in slots {

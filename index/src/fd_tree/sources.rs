@@ -2,9 +2,11 @@
 //! order of its keys.
 
 use super::block::{Item, Kind};
+use super::buffer::Buffer;
 use super::level::Level;
 use super::loaded::Loaded;
 use super::state::{Old, Shared, Slot};
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
@@ -26,7 +28,7 @@ pub(super) struct Source {
     pub level: Arc<Level>,
     next: u64,
     end: u64,
-    buffer: VecDeque<Item>,
+    buffer: Buffer,
     /// the blocks that are not reclaimed: ordinal and first key
     pub read: VecDeque<(u64, Box<[u8]>)>,
 }
@@ -36,7 +38,7 @@ pub(super) struct Source {
 pub(super) struct HeadSource {
     /// the last key that was taken
     pub after: Option<Box<[u8]>>,
-    buffer: VecDeque<Item>,
+    buffer: Buffer,
     is_ended: bool,
     /// pending entries that have been passed
     pub pending: Vec<Box<[u8]>>,
@@ -46,8 +48,16 @@ pub(super) struct HeadSource {
 #[derive(Debug, Default)]
 pub(super) struct LoadSource {
     loaded: Arc<Loaded>,
-    next: usize,
-    buffer: VecDeque<Item>,
+    /// entries that the buffer has had
+    taken: usize,
+    buffer: Buffer,
+}
+
+/// A source with the least key, and one with the least key of the others.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Least {
+    pub at: usize,
+    rival: Option<usize>,
 }
 
 /// All sources.
@@ -65,7 +75,7 @@ impl Sources {
             level: slot.level.clone(),
             next: slot.live_from,
             end: slot.level.end(),
-            buffer: VecDeque::new(),
+            buffer: Buffer::default(),
             read: VecDeque::new(),
         };
         Self {
@@ -94,7 +104,7 @@ impl Sources {
     /// About the bytes of a load's entries that have not been taken.
     pub fn load_bytes(&self) -> usize {
         let loaded = &self.load.loaded;
-        loaded.bytes() / loaded.len().max(1) * (loaded.len() - self.load.next)
+        loaded.bytes() / loaded.len().max(1) * (loaded.len() - self.load.taken)
     }
 
     /// Reads the next block of every level whose entries are staged.
@@ -122,20 +132,23 @@ impl Sources {
             if self.has_unread_of(above) {
                 return Ok(false);
             }
-            let fronts = self.buffers().take(LOAD + 1 + above);
-            let fronts = fronts.filter_map(|buffer| Some(&buffer.front()?.0));
-            let Some(key) = fronts.min().cloned() else {
+            let fronts = (0..LOAD + 1 + above).filter_map(|at| self.buffer(at)?.front_key());
+            let Some(key) = fronts.min().map(Box::<[u8]>::from) else {
                 return Ok(true);
             };
             let mut is_data = false;
             for (at, buffer) in self.buffers_mut().take(LOAD + 1 + above).enumerate() {
-                let is_passed = |front: &mut Item| front.0 == key && !front.1.is_data();
-                while let Some((_, kind)) = buffer.pop_front_if(is_passed) {
+                while let Some((front, kind)) = buffer.front().filter(|(front, _)| **front == *key)
+                {
+                    if kind.is_data() {
+                        is_data = true;
+                        break;
+                    }
                     // Later fences to the same block are copies (I2).
                     let is_next = kind == Kind::Fence(first_keys.len() as u64);
-                    first_keys.extend((at == parent && is_next).then(|| key.clone()));
+                    first_keys.extend((at == parent && is_next).then(|| front.into()));
+                    buffer.advance();
                 }
-                is_data |= buffer.front().is_some_and(|front| front.0 == key);
             }
             if is_data {
                 return Ok(!self.has_unread_of(above));
@@ -164,23 +177,13 @@ impl Sources {
                 let first = block.first_key().unwrap_or_default().into();
                 source.read.push_back((source.next, first));
                 source.next += 1;
-                let rest = block
-                    .iter()
-                    .filter(|(key, _)| wavefront.is_none_or(|wave| *key > wave));
-                source
-                    .buffer
-                    .extend(rest.map(|(key, kind)| (key.into(), kind)));
+                source.buffer = Buffer::of_block(block, wavefront);
             }
         }
         if self.head.buffer.is_empty() && !self.head.is_ended {
             self.head.fill(shared);
         }
-        if self.load.buffer.is_empty() {
-            let entries = (self.load.next..).map_while(|at| self.load.loaded.get(at));
-            let entries = entries.take(LOAD_ENTRIES);
-            self.load.buffer = entries.map(|key| (key.into(), Kind::Insert)).collect();
-            self.load.next += self.load.buffer.len();
-        }
+        self.load.fill();
         Ok(())
     }
 
@@ -194,30 +197,65 @@ impl Sources {
         let is_unread = |source: &Source| source.buffer.is_empty() && source.next < source.end;
         self.levels.iter().take(count).any(is_unread)
             || self.head.buffer.is_empty() && !self.head.is_ended
-            || self.load.buffer.is_empty() && self.load.next < self.load.loaded.len()
+            || self.load.buffer.is_empty() && self.load.taken < self.load.loaded.len()
     }
 
-    /// Takes the entry with the least key, and of several the newest: its source, key and kind.
-    pub fn pop_least(&mut self) -> Option<(usize, Item)> {
-        let fronts = self.buffers().enumerate();
-        let fronts = fronts.filter_map(|(at, buffer)| Some((at, &buffer.front()?.0)));
-        let (least, _) = fronts.min_by(|(_, a), (_, b)| a.cmp(b))?;
-        let item = self.buffers_mut().nth(least)?.pop_front()?;
-        Some((least, item))
+    /// The source whose key is next; None: no source has an entry in memory.
+    pub fn least(&self) -> Option<Least> {
+        let mut least: Option<(usize, &[u8])> = None;
+        let mut rival: Option<(usize, &[u8])> = None;
+        for at in 0..LOAD + 1 + self.levels.len() {
+            let Some(key) = self.front_key(at) else {
+                continue;
+            };
+            if least.is_none_or(|(_, least)| key < least) {
+                rival = least.replace((at, key));
+            } else if rival.is_none_or(|(_, rival)| key < rival) {
+                rival = Some((at, key));
+            }
+        }
+        Some(Least {
+            at: least?.0,
+            rival: rival.map(|(at, _)| at),
+        })
     }
 
-    fn buffers(&self) -> impl Iterator<Item = &VecDeque<Item>> {
-        let levels = self.levels.iter().map(|source| &source.buffer);
-        [&self.head.buffer, &self.load.buffer]
-            .into_iter()
-            .chain(levels)
+    /// How the next key of the least source compares with the least key of the others. None: the
+    /// source has no entry in memory.
+    pub fn compare(&self, least: Least) -> Option<Ordering> {
+        let key = self.front_key(least.at)?;
+        let rival = least.rival.and_then(|rival| self.front_key(rival));
+        Some(rival.map_or(Ordering::Less, |rival| key.cmp(rival)))
+    }
+
+    /// The next key of a source.
+    pub fn front_key(&self, at: usize) -> Option<&[u8]> {
+        self.buffer(at)?.front_key()
+    }
+
+    fn buffer(&self, at: usize) -> Option<&Buffer> {
+        match at {
+            HEAD => Some(&self.head.buffer),
+            LOAD => Some(&self.load.buffer),
+            _ => Some(&self.levels.get(at - LOAD - 1)?.buffer),
+        }
     }
 
     /// The entries of all sources, from the newest to the oldest: the head, a load, the levels.
-    pub fn buffers_mut(&mut self) -> impl Iterator<Item = &mut VecDeque<Item>> {
+    pub fn buffers_mut(&mut self) -> impl Iterator<Item = &mut Buffer> {
         let levels = self.levels.iter_mut().map(|source| &mut source.buffer);
         let above = [&mut self.head.buffer, &mut self.load.buffer];
         above.into_iter().chain(levels)
+    }
+}
+
+impl LoadSource {
+    fn fill(&mut self) {
+        if self.buffer.is_empty() {
+            let end = self.loaded.len().min(self.taken + LOAD_ENTRIES);
+            self.buffer = Buffer::of_load(self.loaded.clone(), self.taken, end);
+            self.taken = end;
+        }
     }
 }
 
@@ -266,7 +304,7 @@ impl HeadSource {
         }
         // Stable: the fence of a key stays before its data entry.
         items.sort_by(|a, b| a.0.cmp(&b.0));
-        self.buffer = items.into();
+        self.buffer = Buffer::of_items(items);
         self.is_ended = cut.is_none();
         self.after = cut;
     }

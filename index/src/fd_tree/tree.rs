@@ -63,9 +63,6 @@ impl FdTree {
             (state, used) = image::decode(&bytes, settings.tree)?;
         }
         raise(&settings, &mut state.slots);
-        if let Some(old) = &mut state.old {
-            raise(&settings, &mut old.slots);
-        }
         state.head_budget = settings.head_bytes;
         blocks.set_used(&used);
         let shared = Shared {
