@@ -10,6 +10,7 @@
 //! | orders | orders/s with 10 lines and two foreign keys, 1 and 8 clients | PostgreSQL, SQLite |
 //! | load | rows/s into a table with two indexes and a foreign key | DuckDB |
 //! | churn | an index after 10 M updates of its column: bytes, updates/s | a fresh index |
+//! | storages | reads, transactions, loads, openings with indexes in levels | indexes in memory |
 //! | fdtree | an FD+tree's worst insert, requests/s and space | the FD+ paper's other merges |
 //! | stores | requests/s and p99.9 of an FD+tree alone | RocksDB, LMDB |
 //! | indirection | ms and accesses of an operation, indexes of row ids | indexes of record ids |
@@ -29,6 +30,7 @@ mod load;
 mod orders;
 mod reads;
 mod selectivity;
+mod storages;
 mod stores;
 mod writes;
 
@@ -48,7 +50,7 @@ use strandline_base::rng::Rng;
 use strandline_index::hash_integer;
 
 /// Every group, in the order they run.
-pub const GROUPS: [(&str, Group<Bench>); 12] = [
+pub const GROUPS: [(&str, Group<Bench>); 13] = [
     ("keys", keys::run),
     ("create", create::run),
     ("reads", reads::run),
@@ -58,6 +60,7 @@ pub const GROUPS: [(&str, Group<Bench>); 12] = [
     ("load", load::run),
     ("churn", churn::run),
     ("selectivity", selectivity::run),
+    ("storages", storages::run),
     ("fdtree", fd_tree::run),
     ("stores", stores::run),
     ("indirection", indirection::run),

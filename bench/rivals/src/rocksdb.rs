@@ -25,6 +25,30 @@ pub struct RocksDb {
     durable: bool,
 }
 
+/// Blocks for point lookups.
+fn point_blocks(cache_bytes: usize) -> BlockBasedOptions {
+    let mut blocks = BlockBasedOptions::default();
+    blocks.set_block_cache(&Cache::new_hyper_clock_cache(cache_bytes, 0));
+    blocks.set_bloom_filter(10.0, false);
+    blocks.set_whole_key_filtering(true);
+    blocks.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
+    blocks.set_data_block_hash_ratio(0.75);
+    blocks
+}
+
+/// Levels of these blocks, without compression.
+fn leveled(blocks: &BlockBasedOptions, memtable_bytes: usize, memtables: i32) -> Options {
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    options.set_block_based_table_factory(blocks);
+    options.set_write_buffer_size(memtable_bytes);
+    options.set_max_write_buffer_number(memtables);
+    options.increase_parallelism(2);
+    options.set_level_compaction_dynamic_level_bytes(true);
+    options.set_compression_type(DBCompressionType::None);
+    options
+}
+
 /// Opens the database; with `memory_bytes` its caches and memtables have so much together, and it
 /// reads and writes tables past the page cache.
 fn open(path: &str, durable: bool, memory_bytes: Option<usize>) -> Result<OptimisticTransactionDB> {
@@ -32,24 +56,12 @@ fn open(path: &str, durable: bool, memory_bytes: Option<usize>) -> Result<Optimi
         Some(bytes) => (bytes / 4 * 3, bytes / 8, 2),
         None => (CACHE_BYTES, MEMTABLE_BYTES, 4),
     };
-    let mut blocks = BlockBasedOptions::default();
-    blocks.set_block_cache(&Cache::new_hyper_clock_cache(cache_bytes, 0));
-    blocks.set_bloom_filter(10.0, false);
-    blocks.set_whole_key_filtering(true);
-    blocks.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
-    blocks.set_data_block_hash_ratio(0.75);
+    let mut blocks = point_blocks(cache_bytes);
     blocks.set_cache_index_and_filter_blocks(true);
     blocks.set_pin_l0_filter_and_index_blocks_in_cache(true);
-    let mut options = Options::default();
-    options.create_if_missing(true);
-    options.set_block_based_table_factory(&blocks);
-    options.set_write_buffer_size(memtable_bytes);
-    options.set_max_write_buffer_number(memtables);
+    let mut options = leveled(&blocks, memtable_bytes, memtables);
     options.set_memtable_whole_key_filtering(true);
     options.set_memtable_prefix_bloom_ratio(0.02);
-    options.increase_parallelism(2);
-    options.set_level_compaction_dynamic_level_bytes(true);
-    options.set_compression_type(DBCompressionType::None);
     options.set_manual_wal_flush(!durable);
     options.set_use_direct_reads(memory_bytes.is_some());
     options.set_use_direct_io_for_flush_and_compaction(memory_bytes.is_some());
@@ -147,20 +159,7 @@ impl EntryStore for RocksDb {
     /// tables are beside it, as the filters of our side are.
     fn with(path: &str, entries: &[Entry], memory_bytes: Option<usize>) -> Result<Self> {
         let memory = memory_bytes.unwrap_or(CACHE_BYTES);
-        let mut blocks = BlockBasedOptions::default();
-        blocks.set_block_cache(&Cache::new_hyper_clock_cache(memory / 4 * 3, 0));
-        blocks.set_bloom_filter(10.0, false);
-        blocks.set_whole_key_filtering(true);
-        blocks.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
-        blocks.set_data_block_hash_ratio(0.75);
-        let mut options = Options::default();
-        options.create_if_missing(true);
-        options.set_block_based_table_factory(&blocks);
-        options.set_write_buffer_size(memory / 8);
-        options.set_max_write_buffer_number(2);
-        options.increase_parallelism(2);
-        options.set_level_compaction_dynamic_level_bytes(true);
-        options.set_compression_type(DBCompressionType::None);
+        let options = leveled(&point_blocks(memory / 4 * 3), memory / 8, 2);
         let database = OptimisticTransactionDB::open(&options, path)?;
         let mut write = WriteOptions::default();
         write.disable_wal(true);

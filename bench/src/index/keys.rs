@@ -12,8 +12,8 @@ use strandline::{Connection, Database, Value};
 use strandline_index::hash_integer;
 
 /// A kind of key.
-struct Kind {
-    name: &'static str,
+pub(super) struct Kind {
+    pub name: &'static str,
     /// the key's columns
     columns: &'static str,
     /// the condition on them
@@ -22,7 +22,7 @@ struct Kind {
     key: fn(i64) -> Vec<Value>,
 }
 
-const KINDS: [Kind; 5] = [
+pub(super) const KINDS: [Kind; 5] = [
     Kind {
         name: "serial",
         columns: "k bigint",
@@ -67,27 +67,13 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let builder = Database::builder(&path);
     let database = builder.synchronous_commit(false).build()?;
     let mut connection = database.connect();
-    for (no, kind) in KINDS.iter().enumerate() {
-        fill(&mut connection, no, kind, bench.small_rows as i64)?;
+    for no in 0..KINDS.len() {
+        fill(&mut connection, no, bench.small_rows as i64)?;
     }
     database.merge_all()?;
     let connection = RefCell::new(connection);
-    let mut sides: Vec<Side<'_>> = Vec::new();
-    for (no, kind) in KINDS.iter().enumerate() {
-        let sql = format!("SELECT v FROM keys_{no} WHERE {}", kind.condition);
-        let read = connection.borrow_mut().prepare_typed(&sql, &[])?;
-        let (bench, connection) = (&*bench, &connection);
-        sides.push(Box::new(move |round| {
-            bench.time(round, bench.small_rows, |row| {
-                let key = (kind.key)(row);
-                let key: Vec<ScalarValue> = key.iter().map(scalar).collect();
-                let mut connection = connection.borrow_mut();
-                std::hint::black_box(connection.run_prepared(&read, &key)?);
-                Ok(())
-            })
-        }));
-    }
-    let figures = interleave(bench.rounds, sides)?;
+    let sides = (0..KINDS.len()).map(|no| reads(bench, &connection, no));
+    let figures = interleave(bench.rounds, sides.collect::<Result<_>>()?)?;
     for (kind, ours) in KINDS.iter().zip(&figures).skip(1) {
         let case = Case {
             name: &format!("a row by a {} key", kind.name),
@@ -103,7 +89,29 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-fn fill(connection: &mut Connection, no: usize, kind: &Kind, rows: i64) -> Result<()> {
+/// Microseconds of a read by the key of a random row.
+pub(super) fn reads<'b>(
+    bench: &'b Bench,
+    connection: &'b RefCell<Connection>,
+    no: usize,
+) -> Result<Side<'b>> {
+    let kind = &KINDS[no];
+    let sql = format!("SELECT v FROM keys_{no} WHERE {}", kind.condition);
+    let read = connection.borrow_mut().prepare_typed(&sql, &[])?;
+    Ok(Box::new(move |round| {
+        bench.time(round, bench.small_rows, |row| {
+            let key = (kind.key)(row);
+            let key: Vec<ScalarValue> = key.iter().map(scalar).collect();
+            let mut connection = connection.borrow_mut();
+            std::hint::black_box(connection.run_prepared(&read, &key)?);
+            Ok(())
+        })
+    }))
+}
+
+/// Makes and fills the table of a kind.
+pub(super) fn fill(connection: &mut Connection, no: usize, rows: i64) -> Result<()> {
+    let kind = &KINDS[no];
     let columns = kind.columns.replace(" bigint", "").replace(" uuid", "");
     let key = columns.replace(" text", "");
     let definition = kind.columns;

@@ -29,23 +29,13 @@ const DEFINITIONS: [&str; 4] = [
 
 /// One figure.
 pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
-    let rows = bench.small_rows;
-    let file = bench.directory.join("loaded.parquet");
-    tpch::write_parquet(&file, batches(rows, bench.seed).map(Ok))?;
-    let load = Load {
-        parents: format!(
-            "INSERT INTO parents SELECT * FROM generate_series(0, {})",
-            rows / SAME
-        ),
-        copy: format!("COPY loaded FROM '{}' (FORMAT parquet)", file.display()),
-        rows,
-        directory: bench.directory.clone(),
-    };
+    let load = Load::of(bench)?;
+    let rows = load.rows;
     let duckdb = bench.duckdb.as_ref();
     let (peer, settings) = duckdb.map_or(("DuckDB".to_string(), String::new()), |duckdb| {
         (duckdb.name.clone(), duckdb.settings.clone())
     });
-    let mut sides: Vec<Side<'_>> = vec![Box::new(|_| load.ours())];
+    let mut sides: Vec<Side<'_>> = vec![Box::new(|_| load.ours(&[]))];
     if let Some(duckdb) = &mut bench.duckdb {
         sides.push(Box::new(|_| load.duckdb(duckdb)));
     }
@@ -85,21 +75,38 @@ fn batches(rows: u64, seed: u64) -> impl Iterator<Item = RecordBatch> {
     })
 }
 
-struct Load {
+/// The rows and the statements.
+pub(super) struct Load {
     /// fills the parents
     parents: String,
     copy: String,
-    rows: u64,
+    pub rows: u64,
     directory: PathBuf,
 }
 
 impl Load {
-    /// Our rows per second, in a new database.
-    fn ours(&self) -> Result<f64> {
+    /// The file with the rows is written.
+    pub fn of(bench: &Bench) -> Result<Self> {
+        let rows = bench.small_rows;
+        let file = bench.directory.join("loaded.parquet");
+        tpch::write_parquet(&file, batches(rows, bench.seed).map(Ok))?;
+        Ok(Self {
+            parents: format!(
+                "INSERT INTO parents SELECT * FROM generate_series(0, {})",
+                rows / SAME
+            ),
+            copy: format!("COPY loaded FROM '{}' (FORMAT parquet)", file.display()),
+            rows,
+            directory: bench.directory.clone(),
+        })
+    }
+
+    /// Our rows per second, in a new database with these settings of the session.
+    pub fn ours(&self, settings: &[&str]) -> Result<f64> {
         let path = self.directory.join("loaded.strandline");
         let ours = Ours::open(&path, cores())?;
-        for definition in DEFINITIONS {
-            ours.execute(definition)?;
+        for statement in settings.iter().chain(&DEFINITIONS) {
+            ours.execute(statement)?;
         }
         ours.execute(&self.parents)?;
         let started = Instant::now();
@@ -169,9 +176,9 @@ mod tests {
             rows,
             directory: directory.path().to_path_buf(),
         };
-        assert!(load.ours().unwrap() > 0.0);
+        assert!(load.ours(&[]).unwrap() > 0.0);
         load.rows += 1;
-        let failed = load.ours().unwrap_err().to_string();
+        let failed = load.ours(&[]).unwrap_err().to_string();
         assert_eq!(failed, "Some(70000) rows of 70001 were loaded");
         let distinct = "SELECT count(*), count(DISTINCT id), count(DISTINCT parent), \
                         count(DISTINCT v), count(DISTINCT a), max(v) FROM";

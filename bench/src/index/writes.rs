@@ -10,7 +10,7 @@ use serde_json::json;
 use strandline_base::rng::Rng;
 
 /// Columns that updates set, and as many that they do not.
-const SET: usize = 8;
+pub(super) const SET: usize = 8;
 
 /// Table, indexes, and whether they are on the columns that updates set.
 const TABLES: [(&str, usize, bool); 5] = [
@@ -43,47 +43,60 @@ fn definition(table: &str) -> String {
     format!("CREATE TABLE {table} (id bigint PRIMARY KEY, {columns})")
 }
 
+/// Makes, fills and merges a table with indexes.
+pub(super) fn prepare(
+    bench: &Bench,
+    ours: &Ours,
+    (table, count, are_set): (&str, usize, bool),
+) -> Result<()> {
+    ours.execute(&definition(table))?;
+    let (mut rng, rows) = (Rng::new(bench.seed), bench.small_rows);
+    ours.append_bigints(table, 2 * SET + 1, rows, |row, values| {
+        values.fill_with(|| rng.below(rows) as i64);
+        values[0] = row as i64;
+    })?;
+    for index in indexes(table, count, are_set) {
+        ours.execute(&index)?;
+    }
+    ours.checkpoint()
+}
+
+/// Transactions per second on a table of [`prepare`].
+pub(super) fn transactions<'b>(bench: &'b Bench, ours: &Ours, table: &str) -> Result<Side<'b>> {
+    let rows = bench.small_rows;
+    let names: Vec<String> = (0..SET).map(|c| format!("c{c}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut worker = ours.worker(table, &names, false)?;
+    Ok(Box::new(move |round| {
+        let mut rng = Rng::new(bench.seed ^ round);
+        let us = bench.time(round, rows, |first| {
+            let reads: [i64; 7] = std::array::from_fn(|_| rng.below(rows) as i64);
+            let updates: [i64; 2] = std::array::from_fn(|_| rng.below(rows) as i64);
+            let values: [i64; SET] = std::array::from_fn(|_| rng.below(rows) as i64);
+            worker.transaction(|point| {
+                point.get(first)?;
+                for id in reads {
+                    point.get(id)?;
+                }
+                for id in updates {
+                    point.update(id, values)?;
+                }
+                Ok(())
+            })
+        })?;
+        Ok(1e6 / us)
+    }))
+}
+
 fn in_process(bench: &Bench, report: &mut Report) -> Result<()> {
     let path = bench.directory.join("writes.strandline");
     let ours = Ours::open(&path, 1)?;
     let rows = bench.small_rows;
-    let names: Vec<String> = (0..SET).map(|c| format!("c{c}")).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    for (table, count, are_set) in TABLES {
-        ours.execute(&definition(table))?;
-        let mut rng = Rng::new(bench.seed);
-        ours.append_bigints(table, 2 * SET + 1, rows, |row, values| {
-            values.fill_with(|| rng.below(rows) as i64);
-            values[0] = row as i64;
-        })?;
-        for index in indexes(table, count, are_set) {
-            ours.execute(&index)?;
-        }
+    for table in TABLES {
+        prepare(bench, &ours, table)?;
     }
-    ours.checkpoint()?;
-    let mut sides: Vec<Side<'_>> = Vec::new();
-    for (table, ..) in TABLES {
-        let mut worker = ours.worker(table, &names, false)?;
-        sides.push(Box::new(move |round| {
-            let mut rng = Rng::new(bench.seed ^ round);
-            let us = bench.time(round, rows, |first| {
-                let reads: [i64; 7] = std::array::from_fn(|_| rng.below(rows) as i64);
-                let updates: [i64; 2] = std::array::from_fn(|_| rng.below(rows) as i64);
-                let values: [i64; SET] = std::array::from_fn(|_| rng.below(rows) as i64);
-                worker.transaction(|point| {
-                    point.get(first)?;
-                    for id in reads {
-                        point.get(id)?;
-                    }
-                    for id in updates {
-                        point.update(id, values)?;
-                    }
-                    Ok(())
-                })
-            })?;
-            Ok(1e6 / us)
-        }));
-    }
+    let sides = TABLES.map(|(table, ..)| transactions(bench, &ours, table));
+    let sides = sides.into_iter().collect::<Result<Vec<_>>>()?;
     let figures = interleave(bench.rounds, sides)?;
     for ((table, count, are_set), figure) in TABLES.iter().zip(&figures).skip(1) {
         let columns = if *are_set { "updated" } else { "other" };
