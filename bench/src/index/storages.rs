@@ -1,5 +1,8 @@
 //! Indexes in levels (FD+trees) beside the same ones in memory, in process, each in a database of
 //! its own: reads by a key, transactions, a bulk load, the opening of a database.
+//!
+//! Reads and transactions have rounds before those that count, on both sides: an index in levels
+//! learns which rows its keys lead to.
 
 use super::load::Load;
 use super::writes::{self, SET};
@@ -7,7 +10,7 @@ use super::{Bench, Case, keys};
 use crate::Result;
 use crate::ours::Ours;
 use crate::report::{Goal, Report};
-use crate::rounds::{Side, Spread, interleave};
+use crate::rounds::{Side, Spread, interleave, take_turns};
 use serde_json::json;
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -25,6 +28,9 @@ const STORAGES: [[&str; 2]; 2] = [
         "SET strandline.key_index = 'auto'",
     ],
 ];
+
+/// Rounds before those that count.
+const WARM_UP_ROUNDS: usize = 5;
 
 /// Tables of [`writes`]: as many indexes, on columns that updates set or do not set.
 const TABLES: [(&str, usize, bool); 3] = [
@@ -89,7 +95,10 @@ fn add(
         theirs: figures.get(1).copied(),
         goal: Some(goal),
         rows: bench.small_rows,
-        settings: json!({ "in_process": true, "threads": 1, "synchronous_commit": false }),
+        settings: json!({
+            "in_process": true, "threads": 1, "synchronous_commit": false,
+            "warm_up_rounds": WARM_UP_ROUNDS,
+        }),
     };
     let ours = figures.first().ok_or("no side was measured")?;
     bench.add(report, &case, *ours)
@@ -134,9 +143,18 @@ fn transactions(bench: &Bench) -> Result<Vec<Vec<Spread>>> {
         let sides = databases
             .iter()
             .map(|ours| writes::transactions(bench, ours, table));
-        interleave(bench.rounds, sides.collect::<Result<_>>()?)
+        warm(bench, sides.collect::<Result<_>>()?)
     });
     figures.into_iter().collect()
+}
+
+/// Interleaved measurements after others that do not count.
+fn warm(bench: &Bench, sides: Vec<Side<'_>>) -> Result<Vec<Spread>> {
+    let all = take_turns(WARM_UP_ROUNDS + bench.rounds, sides)?;
+    let counted = all
+        .into_iter()
+        .map(|rounds| rounds.into_iter().skip(WARM_UP_ROUNDS));
+    Ok(counted.map(Spread::of).collect())
 }
 
 /// A new database with these tables.
