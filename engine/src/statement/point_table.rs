@@ -14,25 +14,27 @@
 //! base's `merged_through` on, and if base is newer than the moment (a merge came between) the read
 //! reports it and is repeated by a statement.
 //!
-//! # Why a key need not be compared
+//! # Which row has a key
 //!
-//! The hash of an integer is a bijection, so a row under the hash has or had exactly this key.
+//! The hash of an integer is a bijection, so a row under the hash has or had exactly this key. A row
+//! to which a hint leads ([`KeyHints`](crate::store::key_hints)) has it if its newest version says so.
 //! While no row has ever changed its key ([`StoredIndex::rows_may_have_moved`]) it has it still.
 //! The flag is loaded after the stable timestamp and after the entry: a change of a key sets it
 //! before it enters the new key and commits, so a reader that could see the new key or the commit
 //! sees the flag. An index that another one replaces is flagged, because later changes are not
 //! entered into it.
 
-use crate::catalog::{Catalog, TableDef};
+use crate::catalog::{Catalog, KeyDef, TableDef};
 use crate::db::Db;
 use crate::redo;
 use crate::settings::ConflictPolicy;
-use crate::store::{NewestRow, Store, StoredIndex, TableStore, key_index};
+use crate::statement::search::hints_bytes_max;
+use crate::store::{KeyHints, NewestRow, Store, StoredIndex, TableStore, key_index};
 use crate::transaction::Transaction;
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Result, RowId, SqlType, Value};
-use strandline_index::{KeySequence, Lookup, integer_key};
+use strandline_index::{KeySequence, Lookup, integer_key, is_same_key};
 use strandline_tail::change::{Change, WriteOutcome, Writer};
 use strandline_txn::{Isolation, Looks, StartWord, Visibility};
 
@@ -138,22 +140,73 @@ impl PointTable {
 
     /// A row that has this key unless it is gone, if that is certain: see the module documentation.
     /// Others may have it when it is gone.
-    fn certain_row(&self, key: &[Value]) -> Result<Option<RowId>> {
-        if !self.is_exact {
+    fn certain_row(
+        &self,
+        db: &Db,
+        key: &[Value],
+        visibility: &Visibility,
+    ) -> Result<Option<RowId>> {
+        let number = integer_key(key).filter(|_| self.is_exact);
+        let in_sequence = self
+            .sequence
+            .zip(number)
+            .and_then(|(sequence, number)| sequence.row(number));
+        let found = match (in_sequence, self.index.hints(self.def())) {
+            (Some(row), _) => Some(row),
+            (None, Some(hints)) => match self.hinted_row(hints, key, visibility)? {
+                Some(row) => Some(row),
+                None => {
+                    let found = self.exact_row(number, key)?;
+                    if let Some(row) = found {
+                        hints.put(key, row, hints_bytes_max(db));
+                    }
+                    found
+                }
+            },
+            (None, None) => self.exact_row(number, key)?,
+        };
+        // Asked last: an entry that a change of a key has made comes after the flag.
+        Ok(found.filter(|_| !self.index.rows_may_have_moved()))
+    }
+
+    fn def(&self) -> &KeyDef {
+        &self.table.keys[self.key]
+    }
+
+    /// The only row that has or had this key, if the key is an exact number.
+    fn exact_row(&self, number: Option<i64>, key: &[Value]) -> Result<Option<RowId>> {
+        if number.is_none() {
             return Ok(None);
         }
-        let Some(number) = integer_key(key) else {
-            return Ok(None);
-        };
-        let found = match self.sequence.and_then(|sequence| sequence.row(number)) {
-            Some(row) => Lookup::One(row),
-            None => self.index.index.find(key)?,
-        };
-        Ok(match found {
-            // Asked last: an entry that a change of a key has made comes after the flag.
-            Lookup::One(row) => (!self.index.rows_may_have_moved()).then_some(row),
+        Ok(match self.index.index.find(key)? {
+            Lookup::One(row) => Some(row),
             Lookup::None | Lookup::Several => None,
         })
+    }
+
+    /// The row to which a hint leads, if its newest version has the key.
+    fn hinted_row(
+        &self,
+        hints: &KeyHints,
+        key: &[Value],
+        visibility: &Visibility,
+    ) -> Result<Option<RowId>> {
+        let Some(row) = hints.get(key) else {
+            return Ok(None);
+        };
+        let columns = &self.def().columns;
+        let (mut one, mut several) = ([Value::Null], Vec::new());
+        let values = match columns.len() {
+            1 => one.as_mut_slice(),
+            count => {
+                several.resize(count, Value::Null);
+                several.as_mut_slice()
+            }
+        };
+        let stored = self.store.rows();
+        let found = stored.read_newest(row, visibility, columns, values)?;
+        let is_found = matches!(found, NewestRow::Found) && is_same_key(values, key);
+        Ok(is_found.then_some(row))
     }
 }
 
@@ -185,7 +238,7 @@ impl Transaction {
     ) -> Result<bool> {
         if self.sees_newest()
             && let Some(visibility) = self.newest_for(point)
-            && let Some(row) = point.certain_row(key)?
+            && let Some(row) = point.certain_row(self.db(), key, &visibility)?
         {
             let from = out.len();
             out.resize_with(from + columns.len(), || Value::Null);
@@ -237,11 +290,8 @@ impl Transaction {
     fn newest_for(&self, point: &PointTable) -> Option<Visibility> {
         // Before the catalog is looked at: what is the last one then is the one at this moment.
         let ts = self.db().stable();
-        self.is_current(point).then(|| Visibility {
-            ts,
-            own: self.hints.own(),
-            statement: u32::MAX,
-        })
+        self.is_current(point)
+            .then(|| newest_at(ts, self.hints.own()))
     }
 
     /// Whether `point` was prepared for the definition that operations use now. No writer flags
@@ -266,7 +316,8 @@ impl Transaction {
         let mut busy_since = None;
         loop {
             let snapshot = self.db().stable();
-            let Some(row) = point.certain_row(key)? else {
+            let visibility = newest_at(snapshot, word);
+            let Some(row) = point.certain_row(self.db(), key, &visibility)? else {
                 return Ok(None);
             };
             let outcome = self.write_certain(point, row, change, (word, snapshot))?;
@@ -296,15 +347,11 @@ impl Transaction {
         let mut busy_since = None;
         loop {
             let snapshot = self.db().stable();
-            let Some(row) = point.certain_row(key)? else {
+            let visibility = newest_at(snapshot, word);
+            let Some(row) = point.certain_row(self.db(), key, &visibility)? else {
                 return Ok(None);
             };
             if !columns.is_empty() {
-                let visibility = Visibility {
-                    ts: snapshot,
-                    own: word,
-                    statement: u32::MAX,
-                };
                 let stored = point.store.rows();
                 match stored.read_newest(row, &visibility, columns, &mut row_values)? {
                     NewestRow::Found => {}
@@ -402,5 +449,15 @@ impl Transaction {
             redo::put_change(&mut state.redo, point.table.storage, row, change);
         }
         Ok(Some(outcome))
+    }
+}
+
+/// What an operation sees that begins at this moment: all that has committed, and all of its own
+/// transaction.
+fn newest_at(ts: CommitTs, own: StartWord) -> Visibility {
+    Visibility {
+        ts,
+        own,
+        statement: u32::MAX,
     }
 }
