@@ -2,7 +2,9 @@
 
 use crate::common::*;
 use crate::support::*;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use strandline_base::rng::Rng;
 use strandline_engine::catalog::index::ConstraintTiming;
 use strandline_engine::catalog::{HistoryPolicy, KeyDef, TableDef};
 use strandline_engine::*;
@@ -157,4 +159,115 @@ fn hints_are_counted_as_memory_of_indexes_and_given_back() {
     assert_eq!(look(db, "text 1"), Some(Value::BigInt(1)));
     let with_hints = counter(db, "key_bytes");
     assert!(with_hints > before, "{with_hints} bytes, {before} before");
+}
+
+/// Prepared operations by the number `a` and by the text `b`, and what a model says of them.
+struct Prepared {
+    by_a: PointTable,
+    by_b: PointTable,
+    /// rows by `k`: `a` and the number of the text
+    model: BTreeMap<i64, (i64, i64)>,
+    next: i64,
+}
+
+impl Prepared {
+    fn key(&self, by_text: bool, number: i64) -> (&PointTable, [Value; 1]) {
+        match by_text {
+            true => (&self.by_b, [Value::from(text(number))]),
+            false => (&self.by_a, [Value::BigInt(number * 10)]),
+        }
+    }
+
+    fn row_of(&self, number: i64) -> Option<i64> {
+        let mut rows = self.model.iter();
+        rows.find(|(_, row)| row.1 == number).map(|(k, _)| *k)
+    }
+
+    /// One operation in a transaction, which sees its own changes.
+    fn step(&mut self, db: &Arc<Db>, txn: &Arc<Transaction>, rng: &mut Rng) {
+        let (by_text, number) = (rng.below(2) == 0, rng.below(12) as i64);
+        let has = self.row_of(number);
+        let (point, key) = self.key(by_text, number);
+        match rng.below(6) {
+            0 if has.is_none() => {
+                let k = self.next;
+                let new = row(k, number * 10, &text(number));
+                let statement = txn.begin_statement().expect("statement");
+                statement.point_insert(&table(db), &new).expect("insert");
+                self.model.insert(k, (number * 10, number));
+                self.next += 1;
+            }
+            1 => {
+                let deleted = txn.point_delete(point, &key).expect("delete");
+                assert_eq!(deleted, has.is_some(), "{key:?}");
+                has.and_then(|k| self.model.remove(&k));
+            }
+            _ => {
+                let mut out = Vec::new();
+                let found = txn.point_get(point, &key, &[ColumnId(0)], &mut out);
+                assert_eq!(found.expect("get"), has.is_some(), "{key:?}");
+                assert_eq!(out.pop(), has.map(Value::BigInt), "{key:?}");
+            }
+        }
+    }
+}
+
+/// Rows whose keys come and go, under other row numbers, and stay with rollbacks.
+#[test]
+fn prepared_operations_by_hints_agree_with_a_model() {
+    let world = world(ConstraintTiming::Immediate);
+    let db = &world.db;
+    let key = KeyDef::new("t_a_key", false, vec![ColumnId(1)]);
+    alter(db, |t| {
+        t.keys.push(key.clone().with_ordered_index(crate::STORAGE));
+    });
+    let point = |key| PointTable::new(db, &db.catalog(), &table(db), key).expect("prepared");
+    let mut prepared = Prepared {
+        by_a: point(2),
+        by_b: point(1),
+        model: (1..=3).map(|k| (k, (k * 10, k))).collect(),
+        next: 100,
+    };
+    let mut rng = Rng::new(5);
+    for _ in 0..150 {
+        let txn = db.begin(TxnOptions::default()).expect("begin");
+        let before = prepared.model.clone();
+        for _ in 0..rng.below(8) {
+            prepared.step(db, &txn, &mut rng);
+        }
+        match rng.below(3) {
+            0 => {
+                txn.rollback();
+                prepared.model = before;
+            }
+            _ => txn.commit().expect("commit"),
+        }
+    }
+    assert_sound(db, "prepared");
+    // A key that moves to another row ends the short path.
+    let mut rows = prepared.model.clone().into_iter();
+    let (Some((first, (_, number))), Some((second, _))) = (rows.next(), rows.next()) else {
+        panic!("too few rows are left");
+    };
+    let (point, key) = prepared.key(true, number);
+    let t = table(db);
+    for (k, b, found) in [
+        (first, "moved", None),
+        (second, &text(number), Some(second)),
+    ] {
+        run(db, |s| {
+            set_b(s, &t, k, b);
+            Ok(())
+        })
+        .expect("a change");
+        let txn = db.begin(TxnOptions::default()).expect("begin");
+        let mut out = Vec::new();
+        txn.point_get(point, &key, &[ColumnId(0)], &mut out)
+            .expect("get");
+        assert_eq!(out.pop(), found.map(Value::BigInt), "{b}");
+    }
+}
+
+fn text(number: i64) -> String {
+    format!("text {number}")
 }
