@@ -240,7 +240,9 @@ fn prepared_operations_by_hints_agree_with_a_model() {
                 txn.rollback();
                 prepared.model = before;
             }
-            _ => txn.commit().expect("commit"),
+            _ => {
+                txn.commit().expect("commit");
+            }
         }
     }
     assert_sound(db, "prepared");
