@@ -8,6 +8,7 @@ use strandline_base::rng::Rng;
 use strandline_engine::catalog::index::ConstraintTiming;
 use strandline_engine::catalog::{HistoryPolicy, KeyDef, TableDef};
 use strandline_engine::*;
+use strandline_index::hash_integer;
 
 /// A table whose `b` has an ordered unique key, number 1 of its keys.
 fn world(timing: ConstraintTiming) -> World {
@@ -212,33 +213,76 @@ impl Prepared {
     }
 }
 
+/// Adds an ordered unique key on `a`, number 2 of the keys.
+fn add_key_on_a(db: &Arc<Db>) {
+    let key = KeyDef::new("t_a_key", false, vec![ColumnId(1)]);
+    alter(db, |t| {
+        t.keys.push(key.clone().with_ordered_index(crate::STORAGE));
+    });
+}
+
+fn prepared(db: &Arc<Db>, key: usize) -> PointTable {
+    PointTable::new(db, &db.catalog(), &table(db), key).expect("prepared")
+}
+
+/// Two numbers whose hints have the same slot and the same tag.
+fn same_hints() -> (i64, i64) {
+    let mut seen = BTreeMap::new();
+    let mut numbers = 1_000_i64..;
+    loop {
+        let number = numbers.next().expect("a number");
+        let hash = hash_integer(number);
+        if let Some(before) = seen.insert((hash >> 48, hash % 256), number) {
+            return (before, number);
+        }
+    }
+}
+
+#[test]
+fn a_hint_of_another_key_is_no_row() {
+    let world = world(ConstraintTiming::Immediate);
+    let db = &world.db;
+    add_key_on_a(db);
+    let (has, has_not) = same_hints();
+    insert(db, &row(50, has, "text 50"));
+    let point = prepared(db, 2);
+    let txn = db.begin(TxnOptions::default()).expect("begin");
+    let set = [(ColumnId(2), Value::from("changed"))];
+    for (number, is_found) in [(has, true), (has, true), (has, true), (has_not, false)] {
+        let key = [Value::BigInt(number)];
+        let found = txn.point_get(&point, &key, &[ColumnId(0)], &mut Vec::new());
+        assert_eq!(found.expect("get"), is_found, "{number}");
+    }
+    let key = [Value::BigInt(has_not)];
+    assert!(!txn.point_update(&point, &key, &set).expect("update"));
+    assert!(!txn.point_delete(&point, &key).expect("delete"));
+    txn.commit().expect("commit");
+    assert_eq!(get(db, 50).expect("row 50")[2], Value::from("text 50"));
+}
+
 /// Rows whose keys come and go, under other row numbers, and stay with rollbacks.
 #[test]
 fn prepared_operations_by_hints_agree_with_a_model() {
     let world = world(ConstraintTiming::Immediate);
     let db = &world.db;
-    let key = KeyDef::new("t_a_key", false, vec![ColumnId(1)]);
-    alter(db, |t| {
-        t.keys.push(key.clone().with_ordered_index(crate::STORAGE));
-    });
-    let point = |key| PointTable::new(db, &db.catalog(), &table(db), key).expect("prepared");
-    let mut prepared = Prepared {
-        by_a: point(2),
-        by_b: point(1),
+    add_key_on_a(db);
+    let mut operations = Prepared {
+        by_a: prepared(db, 2),
+        by_b: prepared(db, 1),
         model: (1..=3).map(|k| (k, (k * 10, k))).collect(),
         next: 100,
     };
     let mut rng = Rng::new(5);
     for _ in 0..150 {
         let txn = db.begin(TxnOptions::default()).expect("begin");
-        let before = prepared.model.clone();
+        let before = operations.model.clone();
         for _ in 0..rng.below(8) {
-            prepared.step(db, &txn, &mut rng);
+            operations.step(db, &txn, &mut rng);
         }
         match rng.below(3) {
             0 => {
                 txn.rollback();
-                prepared.model = before;
+                operations.model = before;
             }
             _ => {
                 txn.commit().expect("commit");
@@ -247,11 +291,11 @@ fn prepared_operations_by_hints_agree_with_a_model() {
     }
     assert_sound(db, "prepared");
     // A key that moves to another row ends the short path.
-    let mut rows = prepared.model.clone().into_iter();
+    let mut rows = operations.model.clone().into_iter();
     let (Some((first, (_, number))), Some((second, _))) = (rows.next(), rows.next()) else {
         panic!("too few rows are left");
     };
-    let (point, key) = prepared.key(true, number);
+    let (point, key) = operations.key(true, number);
     let t = table(db);
     for (k, b, found) in [
         (first, "moved", None),
