@@ -172,6 +172,10 @@ impl Settings {
     pub fn index_bytes(&self) -> usize {
         self.cache_bytes() / 4 * 3
     }
+    /// Hints of keys grow while all indexes together take less.
+    pub(crate) fn hint_bytes(&self) -> usize {
+        self.index_bytes() / 2
+    }
     /// The memory of the heads of indexes in levels: 8 KiB each, up to [`Settings::index_bytes`]
     /// together. A busy one grows to 1/32 of half of that, at most 4 MiB, as long as half is left.
     pub fn index_heads(&self) -> HeadMemory {

@@ -16,9 +16,9 @@
 //!
 //! # Which row has a key
 //!
-//! The hash of an integer is a bijection, so a row under the hash has or had exactly this key. A row
-//! to which a hint leads ([`KeyHints`](crate::store::key_hints)) has it if its newest version says so.
-//! While no row has ever changed its key ([`StoredIndex::rows_may_have_moved`]) it has it still.
+//! The hash of an integer is a bijection, so a row under the hash has or had exactly this key. A
+//! row to which a hint leads ([`KeyHints`](crate::store::key_hints)) has it if its newest version
+//! says so. While no row has ever changed its key ([`StoredIndex::rows_may_have_moved`]) it has it still.
 //! The flag is loaded after the stable timestamp and after the entry: a change of a key sets it
 //! before it enters the new key and commits, so a reader that could see the new key or the commit
 //! sees the flag. An index that another one replaces is flagged, because later changes are not
@@ -28,7 +28,6 @@ use crate::catalog::{Catalog, KeyDef, TableDef};
 use crate::db::Db;
 use crate::redo;
 use crate::settings::ConflictPolicy;
-use crate::statement::search::hints_bytes_max;
 use crate::store::{KeyHints, NewestRow, Store, StoredIndex, TableStore, key_index};
 use crate::transaction::Transaction;
 use std::ops::ControlFlow::{self, Break, Continue};
@@ -158,7 +157,7 @@ impl PointTable {
                 None => {
                     let found = self.exact_row(number, key)?;
                     if let Some(row) = found {
-                        hints.put(key, row, hints_bytes_max(db));
+                        hints.put(key, row, db.settings().hint_bytes());
                     }
                     found
                 }

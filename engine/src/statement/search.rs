@@ -7,21 +7,12 @@
 use super::{Modify, RowView, Statement};
 use crate::catalog::index::IndexId;
 use crate::catalog::{KeyDef, TableDef};
-use crate::db::Db;
 use crate::statement::point_table::Effect;
 use crate::store::{StoredIndex, TableStore, hinted_row, key_index, readable_index};
 use std::sync::Arc;
 use strandline_base::{ColumnId, Result, RowId, Value};
 use strandline_index::KeyRange;
 use strandline_txn::Visibility;
-
-/// Hints grow while all indexes take less than this part of their memory.
-const HINTS_BELOW: usize = 2;
-
-/// Bytes of all indexes up to which hints grow.
-pub(super) fn hints_bytes_max(db: &Db) -> usize {
-    db.settings().index_bytes() / HINTS_BELOW
-}
 
 impl Statement {
     /// Whether an index can be read and has an entry for each version that this statement
@@ -96,7 +87,7 @@ impl Statement {
         rows: &[RowId],
     ) {
         if let (Some(hints), [row]) = (index.hints(constraint), rows) {
-            hints.put(key, *row, hints_bytes_max(self.transaction().db()));
+            hints.put(key, *row, self.transaction().db().settings().hint_bytes());
         }
     }
 

@@ -186,8 +186,8 @@ impl Block {
         common_bytes(self.last_key().unwrap_or_default(), key)
     }
 
-    /// Appends entries with one key, which is not less than the last one, if they fit into a block of
-    /// `bytes` with `entries_max`. Returns whether they do.
+    /// Appends entries with one key, which is not less than the last one, if they fit into a block
+    /// of `bytes` with `entries_max`. Returns whether they do.
     pub fn push_if_room(
         &mut self,
         key: &[u8],

@@ -327,9 +327,9 @@ impl Compaction {
         Ok(())
     }
 
-    /// Takes all entries with one key, which only these sources have. Data entries alternate between
-    /// insert and delete from level to level, so that an even number cancels, and an odd number
-    /// leaves the newest.
+    /// Takes all entries with one key, which only these sources have. Data entries alternate
+    /// between insert and delete from level to level, so that an even number cancels, and an odd
+    /// number leaves the newest.
     fn stage_key(&mut self, shared: &Shared, key: &[u8], among: Range<usize>) -> Result<()> {
         let (mut fence, mut is_loaded) = (None, false);
         // Of the data entries, without a load's.

@@ -73,7 +73,8 @@ impl Settings {
         self.head_blocks.saturating_mul(factor)
     }
 
-    /// Whether a level may have so many blocks: its capacity, and what a compaction may exceed it by.
+    /// Whether a level may have so many blocks: its capacity, and what a compaction may exceed it
+    /// by.
     pub fn holds(&self, level: u32, blocks: u64) -> bool {
         let capacity = self.capacity(level);
         blocks <= capacity.saturating_add(capacity / 4).saturating_add(2)
