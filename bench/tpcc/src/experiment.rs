@@ -7,7 +7,8 @@
 //! | SSD | [`Throttled`] to the bounds of the thesis' SSD; a sync costs nothing |
 //!
 //! Both lie over memory, so no cache of the operating system takes part, and the machine's own disk
-//! neither; the rival foyer alone has files. Memory is the page store's budget. The log is on the SSD in every setting that has one.
+//! neither; the rival foyer alone has files. Memory is the page store's budget. The log is on the
+//! SSD in every setting that has one.
 //!
 //! Differences from the paper: one disk instead of two in RAID 0; a database of 0.4 GB instead of
 //! 50 GB, and a checkpoint every 4 s instead of every 30 minutes. In both intervals the disk can
@@ -18,6 +19,7 @@
 mod foyer;
 mod machine;
 mod processor;
+mod read_cache;
 mod running;
 #[cfg(test)]
 mod tests;

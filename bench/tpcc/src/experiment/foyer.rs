@@ -28,7 +28,7 @@ use strandline_storage::pages::PAGE_BYTES;
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
-use super::machine::{CachedReads, ReadCache, ReadCacheBytes, ReadCacheCounts};
+use super::read_cache::{CachedReads, ReadCache, ReadCacheBytes, ReadCacheCounts};
 
 /// Exactly the version of the dependency.
 const VERSION: &str = "0.22.6";

@@ -9,6 +9,7 @@ use strandline_device::{
 use strandline_storage::ssd_cache::Mode;
 use strandline_storage::wal::{Lsn, WalSettings};
 
+use super::read_cache::{CachedReads, ReadCache, ReadCacheBytes, ReadCacheCounts};
 use crate::database::{Database, DatabaseSettings};
 use crate::input::Scale;
 
@@ -35,33 +36,6 @@ pub enum Setting {
     /// `foyer`
     Foyer,
 }
-
-/// The bytes of a cache of reads on its tiers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct ReadCacheBytes {
-    pub ssd: usize,
-    pub memory: usize,
-}
-
-/// What a cache of reads has done so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct ReadCacheCounts {
-    pub hits: u64,
-    pub misses: u64,
-    /// read and written
-    pub ssd_bytes: u64,
-    pub ssd_requests: u64,
-}
-
-/// A cache of reads in front of a device.
-pub(super) trait ReadCache: Send + Sync {
-    fn counts(&self) -> ReadCacheCounts;
-    /// What it is, for results.
-    fn label(&self) -> String;
-}
-
-/// A device behind its cache of reads.
-pub(super) type CachedReads = (Arc<dyn Device>, Arc<dyn ReadCache>);
 
 #[cfg(feature = "foyer")]
 fn cache_reads(device: Arc<dyn Device>, bytes: ReadCacheBytes) -> Result<CachedReads> {

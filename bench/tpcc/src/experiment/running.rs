@@ -8,8 +8,9 @@ use strandline_storage::pages::PAGE_BYTES;
 use strandline_storage::ssd_cache::{self, Mode, SsdCache};
 use strandline_storage::wal::WalSettings;
 
-use super::machine::{DATABASE_ID, Image, Machine, ReadCacheBytes, ReadCacheCounts, Setting, Size};
+use super::machine::{DATABASE_ID, Image, Machine, Setting, Size};
 use super::processor;
+use super::read_cache::{ReadCacheBytes, ReadCacheCounts};
 use crate::consistency::{Summary, check};
 use crate::database::{Database, DatabaseSettings};
 use crate::terminals::{Terminals, Timeline};
