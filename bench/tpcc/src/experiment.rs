@@ -18,7 +18,7 @@
 #[cfg(feature = "foyer")]
 mod foyer;
 mod machine;
-mod processor;
+pub mod processor;
 mod read_cache;
 mod running;
 #[cfg(test)]
