@@ -96,6 +96,9 @@ enum Suite {
     /// A server under every kind of work at once, killed every few minutes: memory, files and
     /// latency stay flat, and nothing acknowledged is lost.
     Soak(soak::Options),
+    /// Answers the requests of another process of this program.
+    #[command(hide = true)]
+    OwnProcess,
     /// Draws the figures of a run of `lineage`, `soak` or `tiers` as SVG and PNG.
     Plots(plots::Options),
 }
@@ -149,6 +152,10 @@ fn main() -> ExitCode {
             run("tiers", &options, &tiers::GROUPS, bench)
         }
         Suite::Soak(options) => soak::run(&options),
+        Suite::OwnProcess => {
+            let (requests, answers) = (std::io::stdin().lock(), std::io::stdout().lock());
+            tiers::serve_own_process(requests, answers).map(|()| 0)
+        }
         Suite::Plots(options) => plots::draw(&options).map(|()| 0),
     };
     match done {

@@ -43,6 +43,11 @@ impl Peer {
         Self::start(Command::new(binary).arg(name))
     }
 
+    /// This program, as `all_ssd`'s engine in a process of its own.
+    pub fn ourselves() -> Result<Self> {
+        Self::start(Command::new(std::env::current_exe()?).arg("own-process"))
+    }
+
     /// DuckDB in Python.
     pub fn duckdb() -> Result<Self> {
         let script = workspace().join("bench/rivals/duckdb_peer.py");

@@ -315,6 +315,172 @@ fn a_takeover_is_noticed_at_the_next_checkpoint() {
     }
 }
 
+/// A machine with the directory of one and the store of another one.
+fn with_store_of(directory: &Machine, store: &Machine) -> Machine {
+    Machine {
+        disk: directory.disk.clone(),
+        store: store.store.clone(),
+        ..*directory
+    }
+}
+
+fn backup_of(db: &Arc<Db>) -> Arc<dyn Device> {
+    let backup: Arc<dyn Device> = Arc::new(strandline_device::MemoryDevice::new());
+    db.backup(&backup, &|_| true).expect("backup");
+    backup
+}
+
+fn restored_from(source: &dyn Device, seed: u64) -> Machine {
+    let machine = Machine::new(seed);
+    restore(source, &*machine.device().expect("device"), &|_| true).expect("restore");
+    machine
+}
+
+#[test]
+fn a_restore_to_the_objects_of_an_open_database_is_refused_and_that_one_goes_on() {
+    let (machine, wall) = (Machine::new(1), clock());
+    let db = machine.open(&wall).expect("open");
+    build(&db, &wall);
+    let backup = backup_of(&db);
+    let closed = copied(&machine);
+    let before = machine.names("");
+    for source in [backup, closed.device().expect("device")] {
+        let target = with_store_of(&Machine::new(2), &machine);
+        let restored = restore(&*source, &*target.device().expect("device"), &|_| true);
+        let error = restored.expect_err("occupied");
+        assert_eq!(error.sqlstate(), SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE);
+        assert!(
+            error.message().contains("belongs to another database"),
+            "{error}"
+        );
+        assert!(error.message().contains("sim://db"), "{error}");
+        assert!(files(&*target.disk.device(), "").is_empty());
+    }
+    assert_eq!(machine.names(""), before);
+    set(&db, 0..200, 4).expect("update");
+    db.checkpoint(true).expect("still the owner");
+    assert!(db.check().expect("check").is_empty());
+}
+
+#[test]
+fn copies_restored_from_one_backup_have_objects_of_their_own() {
+    let (machine, wall) = (Machine::new(1), clock());
+    let db = machine.open(&wall).expect("open");
+    build(&db, &wall);
+    let (newest, backup) = (state(&db), backup_of(&db));
+    let (one, two) = (restored_from(&*backup, 2), restored_from(&*backup, 3));
+    let (first, second) = (
+        one.open(&wall).expect("open"),
+        two.open(&wall).expect("open"),
+    );
+    drop(second);
+    let before = one.names("");
+    // Both have the backup's database id.
+    let error = with_store_of(&two, &one).open(&wall).err();
+    let error = error.expect("the other copy's objects");
+    assert!(
+        error.message().contains("belongs to another database"),
+        "{error}"
+    );
+    assert_eq!(one.names(""), before);
+    for (machine, db) in [(&machine, db), (&one, first)] {
+        set(&db, 0..200, 5).expect("update");
+        db.checkpoint(true).expect("the owner of its objects");
+        assert_eq!(machine.names("owner-").len(), 1);
+        assert!(db.check().expect("check").is_empty());
+    }
+    assert_eq!(state(&two.open(&wall).expect("open")), newest);
+}
+
+/// All objects were removed, and a backup was restored to the same place, while the database is
+/// still open: both have put the token number 1.
+#[test]
+fn an_open_database_stops_when_a_backup_is_restored_to_its_place() {
+    for merges_all in [true, false] {
+        let (machine, wall) = (Machine::new(1), clock());
+        let db = machine.open(&wall).expect("open");
+        build(&db, &wall);
+        let (newest, backup) = (state(&db), backup_of(&db));
+        let objects = machine.objects();
+        for name in objects.list().expect("list") {
+            objects.remove(&name).expect("removed");
+        }
+        let other = with_store_of(&Machine::new(2), &machine);
+        restore(&*backup, &*other.device().expect("device"), &|_| true).expect("restore");
+        let restored = other.open(&wall).expect("open");
+        assert_eq!(machine.names("owner-"), ["owner-0000000000000001"]);
+        let before = machine.names("");
+        set(&db, 0..100, 8).expect("the log is its own");
+        let error = db.checkpoint(merges_all).expect_err("lost");
+        assert!(error.message().contains("was taken over"), "{error}");
+        let error = set(&db, 0..1, 9).expect_err("refused");
+        assert!(error.message().contains("was taken over"), "{error}");
+        drop(db);
+        assert!(machine.open(&wall).is_err());
+        assert_eq!(machine.names(""), before);
+        assert!(restored.check().expect("check").is_empty());
+        drop(restored);
+        assert_eq!(state(&other.open(&wall).expect("open")), newest);
+    }
+}
+
+#[test]
+fn a_database_that_was_taken_over_makes_no_backup_and_a_rewind_harms_no_object() {
+    let (machine, wall) = (Machine::new(1), clock());
+    let db = machine.open(&wall).expect("open");
+    let then = build(&db, &wall);
+    let copy = copied(&machine);
+    take_over(&copy);
+    let other = copy.open(&wall).expect("taken over");
+    set(&other, 0..200, 7).expect("update");
+    other.checkpoint(true).expect("checkpoint");
+    let (newest, before) = (state(&other), copy.names(""));
+    // It does not know yet; what it stores beside the copy's objects is a left-over for the copy.
+    let _ = db.rewind(then);
+    let target: Arc<dyn Device> = Arc::new(strandline_device::MemoryDevice::new());
+    let error = db.backup(&target, &|_| true).expect_err("lost");
+    assert!(error.message().contains("was taken over"), "{error}");
+    assert!(!Db::exists(&*target).expect("exists"));
+    db.rewind(then).expect_err("it takes no writes any more");
+    drop(db);
+    let all = copy.names("");
+    assert!(before.iter().all(|name| all.contains(name)), "{all:?}");
+    assert!(other.check().expect("check").is_empty());
+    drop(other);
+    let other = copy.open(&wall).expect("open");
+    assert_eq!(state(&other), newest);
+    let known = |name: &String| before.contains(name) || name.starts_with("owner-");
+    assert!(copy.names("").iter().all(known), "{:?}", copy.names(""));
+}
+
+#[test]
+fn a_rewound_database_and_its_copy_keep_to_the_token() {
+    let (machine, wall) = (Machine::new(1), clock());
+    let db = machine.open(&wall).expect("open");
+    let then = build(&db, &wall);
+    let (past, copy) = (state_at(&db, then), copied(&machine));
+    db.rewind(then).expect("rewind");
+    db.checkpoint(true).expect("still the owner");
+    assert_eq!(state(&db), past);
+    let error = copy.open(&wall).err().expect("a copy from before");
+    assert!(
+        error.message().contains("is a copy of the directory"),
+        "{error}"
+    );
+    drop(db);
+    let db = machine.open(&wall).expect("open");
+    assert_eq!(state(&db), past);
+    assert!(db.check().expect("check").is_empty());
+    // A restored backup is rewound where its own objects are.
+    let rewound = restored_from(&*backup_of(&db), 2);
+    let restored = rewound.open(&wall).expect("open");
+    restored.rewind(then).expect("rewind");
+    restored.checkpoint(true).expect("the owner of its objects");
+    assert_eq!(state(&restored), past);
+    db.checkpoint(true).expect("still the owner");
+    assert!(db.check().expect("check").is_empty());
+}
+
 /// A takeover may come while a checkpoint merges.
 #[test]
 fn a_checkpoint_asks_for_its_token_before_merges_before_the_manifest_and_before_removals() {
@@ -325,7 +491,7 @@ fn a_checkpoint_asks_for_its_token_before_merges_before_the_manifest_and_before_
     let begun = machine.store.requests();
     db.checkpoint(true).expect("checkpoint");
     let log = machine.store.log(begun);
-    let is_token = |r: &String| r.starts_with("head owner-");
+    let is_token = |r: &String| r.starts_with("get owner-");
     assert!(is_token(&log[0]), "before merges: {log:?}");
     let stored = log
         .iter()

@@ -4,8 +4,11 @@
 //!
 //! Our key is on pages: a hash index would be in memory, beyond its setting.
 //!
-//! Each engine runs in a control group of its memory and [`PROGRAM_BYTES`]; without control groups
-//! the results say so. RocksDB reads and writes tables past the page cache, the others do not.
+//! Each engine runs in a process and a control group of its own, of its memory and
+//! [`PROGRAM_BYTES`]; without control groups the results say so. RocksDB reads and writes tables
+//! past the page cache, the others do not.
+
+pub mod own_process;
 
 use super::files::{self, ProcessIo};
 use super::memory_group::{MemoryGroup, PROGRAM_BYTES};
@@ -18,7 +21,7 @@ use crate::report::{Figure, Goal, Report, config};
 use crate::rounds::{Side, Spread, take_turns};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use strandline::{Database, Settings};
+use strandline::Database;
 use strandline_base::rng::Rng;
 
 /// Rounds of every case; the figure is their median.
@@ -102,7 +105,12 @@ impl Plan {
 
 impl Plan {
     /// What our runs and those of the peer `name` have done, if it could be measured.
-    fn figure(&self, ours: &[Done], name: &str, theirs: Option<(&Rival, &Vec<Done>)>) -> Figure {
+    fn figure(
+        &self,
+        (own, ours): (&Engine, &[Done]),
+        name: &str,
+        theirs: Option<(&Engine, &Vec<Done>)>,
+    ) -> Figure {
         let rates = |done: &[Done]| Spread::of(done.iter().map(|done| done.rate));
         Figure {
             case: format!("point transactions, data 10 x memory, {THREADS} threads"),
@@ -119,6 +127,11 @@ impl Plan {
                 ("seconds", json!(self.seconds)),
                 ("rounds", json!(ROUNDS)),
                 ("io", json!("ours and SQLite buffered, RocksDB O_DIRECT")),
+                ("control_group", own.control_group.clone()),
+                (
+                    "their_control_group",
+                    json!(theirs.map(|(rival, _)| rival.control_group.clone())),
+                ),
                 ("ours_io", self.describe(ours)),
                 (
                     "theirs_io",
@@ -129,33 +142,61 @@ impl Plan {
     }
 }
 
-/// A peer with its table, in its control group.
-struct Rival {
+/// An engine with its table, in a process and a control group of its own.
+struct Engine {
     name: &'static str,
     peer: Peer,
     path: PathBuf,
-    /// until the peer has ended
+    /// its bytes, or why there is none
+    control_group: Value,
+    /// until the process has ended
     _group: Option<MemoryGroup>,
 }
 
-impl Rival {
-    fn new(bench: &Bench, plan: &Plan, name: &'static str) -> Result<Self> {
-        let path = bench.directory.join(format!("all-ssd.{name}"));
-        let fill = json!({ "op": "fill", "path": path, "rows": plan.rows, "seed": plan.seed });
-        Peer::rival(name)?.call(fill)?;
-        // A process that has filled a table has memory that the group would not count.
-        let peer = Peer::rival(name)?;
-        let group = plan.group(name).ok();
-        if let Some(group) = &group {
+impl Engine {
+    /// A process that has done nothing yet: the group would not count the memory that another one
+    /// has from filling the table.
+    fn new(plan: &Plan, name: &'static str, peer: Peer, path: PathBuf) -> Result<Self> {
+        let group = plan.group(name).and_then(|group| {
             group.join(peer.id())?;
-        }
+            Ok(group)
+        });
+        let control_group = match &group {
+            Ok(_) => json!(plan.memory_bytes + PROGRAM_BYTES),
+            Err(error) => json!(format!("none, the page cache counts for nothing: {error}")),
+        };
         files::forget(&path)?;
         Ok(Self {
             name,
             peer,
             path,
-            _group: group,
+            control_group,
+            _group: group.ok(),
         })
+    }
+
+    fn ours(bench: &Bench, plan: &Plan) -> Result<Self> {
+        let path = bench.directory.join("all-ssd");
+        fill(&path, plan)?;
+        Self::new(plan, "ours", Peer::ourselves()?, path)
+    }
+
+    fn rival(bench: &Bench, plan: &Plan, name: &'static str) -> Result<Self> {
+        let path = bench.directory.join(format!("all-ssd.{name}"));
+        let fill = json!({ "op": "fill", "path": path, "rows": plan.rows, "seed": plan.seed });
+        Peer::rival(name)?.call(fill)?;
+        Self::new(plan, name, Peer::rival(name)?, path)
+    }
+
+    /// Ends the process and removes its table.
+    fn remove(self) -> Result<()> {
+        let path = self.path.clone();
+        drop(self);
+        match path.is_dir() {
+            true => std::fs::remove_dir_all(path)?,
+            false => std::fs::remove_file(path)?,
+        }
+        Ok(())
     }
 
     fn transactions(&mut self, plan: &Plan, round: u64) -> Result<Done> {
@@ -182,58 +223,29 @@ fn transactions(bench: &Bench, report: &mut Report) -> Result<()> {
         seconds: bench.sized(4.0, 0.6),
         seed: bench.seed,
     };
-    let directory = bench.directory.join("all-ssd");
-    fill(&directory, &plan)?;
+    let mut ours = Engine::ours(bench, &plan)?;
     let mut rivals = Vec::new();
     for (name, _) in PEERS {
-        match Rival::new(bench, &plan, name) {
+        match Engine::rival(bench, &plan, name) {
             Ok(rival) => rivals.push(rival),
             Err(error) => eprintln!("{name}: {error}"),
         }
     }
-    let group = plan.group("ours");
-    let control_group = match &group {
-        Ok(group) => {
-            group.join(std::process::id())?;
-            json!(plan.memory_bytes + PROGRAM_BYTES)
-        }
-        Err(error) => json!(format!("none, the page cache counts for nothing: {error}")),
-    };
-    files::forget(&directory)?;
-    let settings = Settings {
-        memory_bytes: plan.memory_bytes as usize,
-        ..Settings::default()
-    };
-    let ours = Ours::build(Database::builder(&directory).settings(settings))?;
-    let mut sides: Vec<Side<'_, Done>> = vec![Box::new(|round| {
-        let run = || plan.run(round).transactions(&ours, THREADS, true);
-        plan.measure("self", run)
-    })];
     let plan = &plan;
-    for rival in &mut rivals {
-        sides.push(Box::new(move |round| rival.transactions(plan, round)));
+    let mut sides: Vec<Side<'_, Done>> = Vec::new();
+    for engine in std::iter::once(&mut ours).chain(&mut rivals) {
+        sides.push(Box::new(move |round| engine.transactions(plan, round)));
     }
     let done = take_turns(ROUNDS, sides)?;
-    ours.database().close()?;
-    drop((ours, group));
     for (name, goal) in PEERS {
         let measured = rivals.iter().zip(&done[1..]);
         let theirs = { measured }.find(|(rival, _)| rival.name == name);
-        let mut figure = plan.figure(&done[0], name, theirs);
+        let mut figure = plan.figure((&ours, &done[0][..]), name, theirs);
         figure.goal = Some(Goal::AtLeast(goal));
-        let group = control_group.clone();
-        figure.config.insert("control_group".into(), group);
         report.add(figure)?;
     }
-    for rival in rivals {
-        let path = rival.path.clone();
-        drop(rival);
-        match path.is_dir() {
-            true => std::fs::remove_dir_all(path)?,
-            false => std::fs::remove_file(path)?,
-        }
-    }
-    Ok(std::fs::remove_dir_all(directory)?)
+    ours.remove()?;
+    rivals.into_iter().try_for_each(Engine::remove)
 }
 
 /// Makes our table of the point transactions, with the same values as the peers'.

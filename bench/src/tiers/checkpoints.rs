@@ -2,7 +2,7 @@
 //! begins with the window and after each interval.
 
 use super::Bench;
-use super::tpcc::{LC, PC, describe};
+use super::tpcc::{LC, PC, describe, void};
 use crate::Result;
 use crate::plots::point;
 use crate::report::{Figure, Report};
@@ -32,7 +32,9 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
             .collect();
         let least = seconds.iter().copied().fold(f64::INFINITY, f64::min);
         let mut config = describe(&plan, &window, &label);
-        config.insert("plots".into(), json!(plots));
+        if void(&window).is_none() {
+            config.insert("plots".into(), json!(plots));
+        }
         report.add(Figure {
             case: format!("TPC-C, worst second with checkpoints, {}", setting.name()),
             unit: "tpmC",

@@ -44,7 +44,7 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let two = filled(Arc::new(tiers), &capacity)?;
     let one = filled(alone.clone(), &alone)?;
     for clients in [1, 8] {
-        let (seed, time) = (bench.seed, bench.round);
+        let (seed, time) = (bench.seed, bench.round / 2);
         let sides: Vec<Side<'_>> = vec![
             Box::new(|round| rate(&two, clients, time, seed + round)),
             Box::new(|round| rate(&one, clients, time, seed + round)),

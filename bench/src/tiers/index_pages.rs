@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use strandline::{Database, Settings};
 use strandline_base::rng::Rng;
+use strandline_bench_tpcc::experiment::processor;
 use strandline_device::{
     Device, EmulatedHdd, HddModel, Limits, Load, OsDevice, Throttled, TieredDevice, real_delays,
 };
@@ -87,8 +88,9 @@ struct Counts {
 }
 
 impl Counts {
-    /// Reads and writes of the capacity tier, the log, and the SSD cache.
-    const NAMES: [&str; 9] = [
+    /// Reads and writes of the capacity tier, the log, the SSD cache, and how long the emulated
+    /// disk and the processors were busy.
+    const NAMES: [&str; 12] = [
         "capacity_accesses",
         "capacity_bytes",
         "log_bytes",
@@ -96,8 +98,11 @@ impl Counts {
         "cache_misses",
         "cache_admissions",
         "cache_evictions",
+        "cache_refusals",
         "cache_written_bytes",
         "syncs",
+        "disk_busy_ns",
+        "processor_ns",
     ];
 
     /// These counts and what was counted between two moments, in which `requests` were made.
@@ -182,13 +187,24 @@ impl Tiers {
         let tiers = engine.tier_counts()?;
         let cache = tiers.iter().find(|row| row.name == "ssd_cache");
         let events = cache.and_then(|row| row.events).unwrap_or_default();
-        let [hits, misses, admissions, evictions, _, syncs, _] = events;
+        let [hits, misses, admissions, evictions, refusals, syncs, _] = events;
         let written = cache.and_then(|row| row.written_bytes).unwrap_or_default();
         let Load { bytes, requests } = self.accesses.load();
         let log = log.map(|(_, bytes)| bytes).sum();
         Ok(Counts {
             all: [
-                requests, bytes, log, hits, misses, admissions, evictions, written, syncs,
+                requests,
+                bytes,
+                log,
+                hits,
+                misses,
+                admissions,
+                evictions,
+                refusals,
+                written,
+                syncs,
+                self.disk.busy_ns(),
+                (processor::seconds() * 1e9) as u64,
             ],
             requests: 0,
         })

@@ -12,6 +12,10 @@ use strandline_storage::ssd_cache::Mode;
 pub const PC: Setting = Setting::Cached(Mode::Pc);
 pub const PC2: Setting = Setting::Cached(Mode::Pc2);
 pub const LC: Setting = Setting::Cached(Mode::Lc);
+pub const FOYER: Setting = Setting::Foyer;
+
+/// The checkpoints that a window has at least.
+const CHECKPOINTS_MIN: usize = 2;
 
 /// Of 20, 50 and 80 % the threshold of fresh slots at which `lc` did most.
 const CLEANING_PERCENT: u8 = 80;
@@ -47,9 +51,10 @@ impl Bench {
         plan
     }
 
-    /// Seconds of a measured window: two intervals of checkpoints or more.
-    pub fn window_time(&self) -> Duration {
-        Duration::from_secs(self.sized(12, 4))
+    /// The time of a measured window: two intervals of checkpoints or more.
+    pub fn window_time(&self, plan: &Plan) -> Duration {
+        let least = Duration::from_secs(self.sized(12, 4));
+        least.max(plan.checkpoint_every * CHECKPOINTS_MIN as u32)
     }
 
     /// The warm database of a plan after one interval with delays.
@@ -66,7 +71,7 @@ impl Bench {
         if let Some(known) = self.windows.get(&key) {
             return Ok(known.clone());
         }
-        let time = self.window_time();
+        let time = self.window_time(&plan);
         let mut running = self.warm(plan)?;
         let window = running.measure(time, true)?;
         running.check()?;
@@ -74,6 +79,14 @@ impl Bench {
         self.windows.insert(key, measured.clone());
         Ok(measured)
     }
+}
+
+/// Why a window with checkpoints says nothing; None if it counts.
+pub fn void(window: &Window) -> Option<String> {
+    let checkpoints = window.checkpoints.len();
+    let is_short = checkpoints < CHECKPOINTS_MIN;
+    let short = is_short.then(|| format!("void: {checkpoints} checkpoints"));
+    window.void().or(short)
 }
 
 /// The config of a figure from a window.
@@ -98,7 +111,7 @@ pub fn describe(plan: &Plan, window: &Window, label: &str) -> Map<String, Value>
         ("hdd_busy", rounded(window.hdd_busy)),
         ("threads_late_ms", rounded(window.late_ms)),
         ("cache_hits", rounded(window.cache_hits)),
-        ("void", json!(window.void())),
+        ("void", json!(void(window))),
     ])
 }
 
@@ -106,4 +119,38 @@ pub fn describe(plan: &Plan, window: &Window, label: &str) -> Map<String, Value>
 fn longest(window: &Window) -> f64 {
     let lengths = window.checkpoints.iter().map(|(from, to)| to - from);
     (lengths.fold(0.0, f64::max) * 100.0).round() / 100.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_counts_with_two_checkpoints_and_an_idle_machine() {
+        let window = |checkpoints, processor_busy| Window {
+            checkpoints: vec![(0.0, 1.0); checkpoints],
+            processor_busy,
+            ..Window::default()
+        };
+        assert_eq!(void(&window(2, 0.5)), None);
+        assert_eq!(void(&window(1, 0.5)), Some("void: 1 checkpoints".into()));
+        let busy = void(&window(2, 0.7)).expect("busy");
+        assert!(busy.contains("processor"), "{busy}");
+    }
+
+    #[test]
+    fn a_window_is_as_long_as_two_intervals_of_checkpoints() {
+        let bench = |quick| Bench::new(std::path::Path::new("."), quick, 1);
+        for quick in [false, true] {
+            let plan = bench(quick).plan(PC, 25.0);
+            let slow = Plan {
+                checkpoint_every: Duration::from_secs(10),
+                ..plan
+            };
+            for plan in [plan, slow] {
+                let time = bench(quick).window_time(&plan);
+                assert!(time >= 2 * plan.checkpoint_every, "{plan:?}");
+            }
+        }
+    }
 }

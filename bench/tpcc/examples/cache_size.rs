@@ -1,5 +1,6 @@
 //! Throughput over cache size: one line per setting and size.
-//! `cargo run --release -p strandline-bench-tpcc --example cache_size -- pc:25 lc:25:80 ...`
+//! `cargo run --release -p strandline-bench-tpcc --example cache_size -- pc:25 lc:25:80 ...`;
+//! `foyer:25` needs `--features foyer`.
 
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "pc2" => Setting::Cached(Mode::Pc2),
             "lc" => Setting::Cached(Mode::Lc),
             "all-ssd" => Setting::AllSsd,
+            "foyer" => Setting::Foyer,
             _ => Setting::AllHdd,
         };
         let mut plan = Plan::new(setting, number(1, 0.0));

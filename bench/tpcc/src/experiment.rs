@@ -7,15 +7,19 @@
 //! | SSD | [`Throttled`] to the bounds of the thesis' SSD; a sync costs nothing |
 //!
 //! Both lie over memory, so no cache of the operating system takes part, and the machine's own disk
-//! neither. Memory is the page store's budget. The log is on the SSD in every setting that has one.
+//! neither; the rival foyer alone has files. Memory is the page store's budget. The log is on the
+//! SSD in every setting that has one.
 //!
 //! Differences from the paper: one disk instead of two in RAID 0; a database of 0.4 GB instead of
 //! 50 GB, and a checkpoint every 4 s instead of every 30 minutes. In both intervals the disk can
 //! serve requests for about a twentieth of the database's pages: 700,000 of 13 million there, 4,000
 //! of 57,000 here.
 
+#[cfg(feature = "foyer")]
+mod foyer;
 mod machine;
-mod processor;
+pub mod processor;
+mod read_cache;
 mod running;
 #[cfg(test)]
 mod tests;

@@ -163,7 +163,6 @@ impl SsdCache {
         let run = state.free.take(slots).map(|start| Run { start, slots });
         if run.is_none() {
             state.missed_run = state.missed_run.max(slots);
-            state.missed += 1;
             add(&self.counters.refusals, 1);
         }
         self.wake_if_due(state);

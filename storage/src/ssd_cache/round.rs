@@ -104,19 +104,18 @@ impl SsdCache {
 
     fn choose_victims(&self) -> Vec<Victim> {
         let mut state = self.state.lock();
-        let batch = self.settings.batch.max(1) as usize;
-        let waiting = std::mem::take(&mut state.missed);
-        let fresh_max = match self.settings.mode {
-            Mode::Pc => waiting.clamp(1, batch),
-            _ => batch,
-        };
+        let batch = self.settings.batch.max(1);
         let missed = std::mem::take(&mut state.missed_run);
         let wanted = self.reserve(&state).max(missed);
         let mut short = wanted.saturating_sub(state.coming_free());
         if missed > 1 {
             short = short.max(1);
         }
-        let mut victims = state.choose_victims(short, fresh_max);
+        if self.settings.mode == Mode::Pc2 && short > 0 {
+            // The rounds that follow find slots enough.
+            short = short.max(batch.min(state.limit.div_ceil(4)));
+        }
+        let mut victims = state.choose_victims(short, batch as usize);
         if missed > 1
             && let Some(first) = victims.first()
         {
@@ -125,7 +124,7 @@ impl SsdCache {
             add_victims(&mut victims, more);
         }
         if state.limit < state.allocated {
-            add_victims(&mut victims, state.beyond_limit(batch));
+            add_victims(&mut victims, state.beyond_limit(batch as usize));
         }
         victims
     }

@@ -8,12 +8,12 @@ const ENTRY_BYTES: u64 = 256;
 /// How the cache treats dirty blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Persistent cache: fresh victims are copied out one by one, each with its syncs, or as many
-    /// under one sync as evictions have found no slot.
+    /// Persistent cache: a fresh victim is copied out for each slot that an admission has taken,
+    /// all of a round under one sync.
     #[default]
     #[doc(alias = "PC")]
     Pc,
-    /// Persistent cache that copies out a batch of victims under one sync.
+    /// Persistent cache that copies out a batch of victims under one sync when a slot is short.
     #[doc(alias = "PC2")]
     Pc2,
     /// Lazy cleaning, a baseline: the SSD's content does not count after a crash. Fresh blocks are

@@ -68,8 +68,6 @@ pub(super) struct State {
     pub admission: Admission,
     /// the longest run that an admission has missed since the last step
     pub missed_run: u32,
-    /// admissions that found no free slot since the last step
-    pub missed: usize,
     /// the error of a failed sync, after which no write is accepted
     pub failure: Option<Error>,
     next_id: u64,
@@ -99,7 +97,6 @@ impl State {
             allocated,
             admission,
             missed_run: 0,
-            missed: 0,
             failure: None,
             next_id: 0,
         }

@@ -14,7 +14,8 @@
 //!    removed after the put. Opening for reading only asks for no token.
 //! 3. An opening changes no other object before it has put its token and removed all older ones. So
 //!    as long as a token is in the store no later owner has changed objects, and [`Owner::check`]
-//!    needs one request.
+//!    needs one request. That request reads the token: after somebody has removed all objects, a
+//!    restore to the same place begins with number 1 again, and may reach the same number.
 //! 4. An owner that has found its token missing removes no object any more.
 //!
 //! A copy is told by the number of its directory, the inode. A clone of a whole file system has the
@@ -406,7 +407,7 @@ impl Owner {
         if let Some(lost) = self.lost() {
             return Err(lost);
         }
-        let stored = self.objects.is_stored(&token_name(self.record.next.number));
+        let stored = self.is_token_stored();
         let mut state = self.state.lock();
         state.is_unknown = stored.is_err();
         if stored? {
@@ -415,6 +416,23 @@ impl Owner {
         drop(state);
         let lost = self.taken_over();
         Err(self.state.lock().lost.insert(lost).clone())
+    }
+
+    /// Whether the store has this opening's token.
+    fn is_token_stored(&self) -> Result<bool> {
+        let own = self.record.next;
+        match Token::read(&*self.objects, own.number) {
+            Ok(token) => Ok(token.incarnation == own),
+            Err(error) => {
+                let is_missing = error.kind() == ErrorKind::Corrupt
+                    || error.sqlstate() == SqlState::UNDEFINED_FILE;
+                // It may as well be damaged.
+                match is_missing && !self.objects.is_stored(&token_name(own.number))? {
+                    true => Ok(false),
+                    false => Err(error),
+                }
+            }
+        }
     }
 
     /// [`Owner::check`], unless the last check has had no answer: a store that cannot be reached is

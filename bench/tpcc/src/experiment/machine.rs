@@ -9,6 +9,7 @@ use strandline_device::{
 use strandline_storage::ssd_cache::Mode;
 use strandline_storage::wal::{Lsn, WalSettings};
 
+use super::read_cache::{CachedReads, ReadCache, ReadCacheBytes, ReadCacheCounts};
 use crate::database::{Database, DatabaseSettings};
 use crate::input::Scale;
 
@@ -31,6 +32,25 @@ pub enum Setting {
     AllHdd,
     /// everything on the SSD
     AllSsd,
+    /// pages on the disk behind a foyer cache of reads, the log on the SSD; needs the feature
+    /// `foyer`
+    Foyer,
+}
+
+#[cfg(feature = "foyer")]
+fn cache_reads(device: Arc<dyn Device>, bytes: ReadCacheBytes) -> Result<CachedReads> {
+    super::foyer::cache_reads(device, bytes)
+}
+
+#[cfg(not(feature = "foyer"))]
+fn cache_reads(device: Arc<dyn Device>, bytes: ReadCacheBytes) -> Result<CachedReads> {
+    let ReadCacheBytes { ssd, memory } = bytes;
+    let message = format!(
+        "this build has no foyer of {ssd} and {memory} bytes before \"{}\"; build with the feature \
+         `foyer`",
+        device.location()
+    );
+    Err(strandline_base::Error::internal(message))
 }
 
 impl Setting {
@@ -43,6 +63,7 @@ impl Setting {
             Self::Cached(Mode::Off) => "off",
             Self::AllHdd => "all-hdd",
             Self::AllSsd => "all-ssd",
+            Self::Foyer => "foyer",
         }
     }
 
@@ -50,8 +71,13 @@ impl Setting {
     pub fn mode(self) -> Mode {
         match self {
             Self::Cached(mode) => mode,
-            Self::AllHdd | Self::AllSsd => Mode::Off,
+            Self::AllHdd | Self::AllSsd | Self::Foyer => Mode::Off,
         }
+    }
+
+    /// Whether this build has it.
+    pub const fn is_built(self) -> bool {
+        !matches!(self, Self::Foyer) || cfg!(feature = "foyer")
     }
 }
 
@@ -114,11 +140,16 @@ pub(super) struct Machine {
     capacity: Arc<MemoryDevice>,
     ssd: Option<Arc<Throttled>>,
     hdd: Option<Arc<EmulatedHdd>>,
+    read_cache: Option<Arc<dyn ReadCache>>,
 }
 
 impl Machine {
     /// The machine, its delays off.
-    pub fn new(image: &Image, setting: Setting, time_scale: u64) -> Result<Self> {
+    pub fn new(
+        image: &Image,
+        (setting, cached): (Setting, ReadCacheBytes),
+        time_scale: u64,
+    ) -> Result<Self> {
         let fast = Arc::new(image.fast.duplicate());
         let capacity = Arc::new(image.capacity.duplicate());
         let both: Arc<dyn Device> =
@@ -129,6 +160,7 @@ impl Machine {
             disk.set_delays(false);
             Arc::new(disk)
         };
+        let mut read_cache = None;
         let (device, ssd, hdd): (Arc<dyn Device>, _, _) = match setting {
             Setting::AllSsd => {
                 let ssd = ssd(both);
@@ -143,6 +175,13 @@ impl Machine {
                 let tiers = TieredDevice::new(ssd.clone(), hdd.clone(), "")?;
                 (Arc::new(tiers), Some(ssd), Some(hdd))
             }
+            Setting::Foyer => {
+                let (ssd, hdd) = (ssd(fast.clone()), hdd(capacity.clone()));
+                let (behind, cache) = cache_reads(hdd.clone(), cached)?;
+                read_cache = Some(cache);
+                let tiers = TieredDevice::new(ssd.clone(), behind, "")?;
+                (Arc::new(tiers), Some(ssd), Some(hdd))
+            }
         };
         Ok(Self {
             device,
@@ -150,6 +189,7 @@ impl Machine {
             capacity,
             ssd,
             hdd,
+            read_cache,
         })
     }
 
@@ -173,8 +213,15 @@ impl Machine {
     /// Seconds for which the SSD has been busy: by requests or by bytes, whichever is more.
     pub fn ssd_busy_s(&self) -> f64 {
         let load = self.ssd.as_ref().map(|ssd| ssd.load()).unwrap_or_default();
-        let by_requests = load.requests as f64 / SSD.requests as f64;
-        by_requests.max(load.bytes as f64 / SSD.bandwidth as f64)
+        let cached = self.read_cache_counts();
+        let by_requests = (load.requests + cached.ssd_requests) as f64 / SSD.requests as f64;
+        by_requests.max((load.bytes + cached.ssd_bytes) as f64 / SSD.bandwidth as f64)
+    }
+
+    /// What the cache of reads has done, if there is one.
+    pub fn read_cache_counts(&self) -> ReadCacheCounts {
+        let counts = self.read_cache.as_ref().map(|cache| cache.counts());
+        counts.unwrap_or_default()
     }
 
     /// Seconds for which the disk has been busy.
@@ -187,7 +234,8 @@ impl Machine {
     pub fn label(&self) -> String {
         let hdd = self.hdd.as_ref().map(|hdd| hdd.label());
         let ssd = self.ssd.as_ref().map(|ssd| format!("SSD {}", ssd.label()));
-        let labels: Vec<String> = hdd.into_iter().chain(ssd).collect();
+        let cache = self.read_cache.as_ref().map(|cache| cache.label());
+        let labels: Vec<String> = hdd.into_iter().chain(ssd).chain(cache).collect();
         labels.join("; ")
     }
 }

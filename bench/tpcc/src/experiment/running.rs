@@ -10,6 +10,7 @@ use strandline_storage::wal::WalSettings;
 
 use super::machine::{DATABASE_ID, Image, Machine, Setting, Size};
 use super::processor;
+use super::read_cache::{ReadCacheBytes, ReadCacheCounts};
 use crate::consistency::{Summary, check};
 use crate::database::{Database, DatabaseSettings};
 use crate::terminals::{Terminals, Timeline};
@@ -18,6 +19,8 @@ use crate::terminals::{Terminals, Timeline};
 const WARM_TERMINALS: u32 = 4;
 /// The longest pause of the thread that drives the cache's steps.
 const STEP_PAUSE: Duration = Duration::from_micros(500);
+/// A cache of reads has one part of so many of the memory.
+const READ_CACHE_SHARE: f64 = 16.0;
 /// Share of time above which a processor or an SSD counts as the bottleneck, so that a figure says
 /// nothing about the disk.
 const BUSY_MAX: f64 = 0.6;
@@ -65,17 +68,44 @@ impl Plan {
         }
     }
 
-    fn settings(&self, size: Size) -> DatabaseSettings {
-        let pages = |percent: f64| (size.bytes as f64 * percent / 100.0) as u64 / PAGE_BYTES as u64;
+    /// The machine of the plan with a copy of the image, its delays off.
+    fn machine(&self, image: &Image) -> Result<Machine> {
+        let bytes = ReadCacheBytes {
+            ssd: self.cache_settings(image.size).cache_bytes as usize,
+            memory: self.read_cache_memory(image.size),
+        };
+        Machine::new(image, (self.setting, bytes), self.time_scale)
+    }
+
+    /// Bytes of so many percent of the pages.
+    fn pages(size: Size, percent: f64) -> u64 {
+        (size.bytes as f64 * percent / 100.0) as u64 / PAGE_BYTES as u64
+    }
+
+    fn cache_settings(&self, size: Size) -> ssd_cache::Settings {
         let mut cache = ssd_cache::Settings::new(DATABASE_ID, 0);
-        cache.cache_bytes = pages(self.cache_percent) * u64::from(cache.slot_bytes);
+        cache.cache_bytes = Self::pages(size, self.cache_percent) * u64::from(cache.slot_bytes);
         cache.mode = self.setting.mode();
         cache.cleaning_percent = self.cleaning_percent;
+        cache
+    }
+
+    /// Bytes of memory that a cache of reads has of the plan's.
+    fn read_cache_memory(&self, size: Size) -> usize {
+        let pages = match self.setting {
+            Setting::Foyer => Self::pages(size, self.memory_percent / READ_CACHE_SHARE).max(1),
+            _ => 0,
+        };
+        pages as usize * PAGE_BYTES
+    }
+
+    fn settings(&self, size: Size) -> DatabaseSettings {
+        let memory_bytes = Self::pages(size, self.memory_percent) as usize * PAGE_BYTES;
         DatabaseSettings {
             scale: size.scale,
             database_id: DATABASE_ID,
-            memory_bytes: pages(self.memory_percent) as usize * PAGE_BYTES,
-            cache: Some(cache),
+            memory_bytes: memory_bytes - self.read_cache_memory(size),
+            cache: Some(self.cache_settings(size)),
             wal: WalSettings::default(),
         }
     }
@@ -163,7 +193,7 @@ impl Running {
     }
 
     fn open(image: &Image, plan: Plan, with_delays: bool) -> Result<Self> {
-        let machine = Machine::new(image, plan.setting, plan.time_scale)?;
+        let machine = plan.machine(image)?;
         machine.set_delays(with_delays);
         let device = machine.device.clone();
         let (database, _) = Database::open(
@@ -248,16 +278,19 @@ impl Running {
                 .cache()
                 .map(|cache| cache.stats())
                 .unwrap_or_default(),
+            reads: self.machine.read_cache_counts(),
         }
     }
 
     fn window(&self, timeline: Timeline, seconds: f64, counts: (&Counts, &Counts)) -> Window {
         let (before, after) = counts;
         let cache = after.cache;
-        let (hits, misses) = (
-            cache.hits - before.cache.hits,
-            cache.misses - before.cache.misses,
-        );
+        let reads = |counts: &Counts| {
+            let (cache, reads) = (&counts.cache, &counts.reads);
+            (cache.hits + reads.hits, cache.misses + reads.misses)
+        };
+        let (known, now) = (reads(before), reads(after));
+        let (hits, misses) = (now.0 - known.0, now.1 - known.1);
         let share = |of: fn(&Counts) -> f64| (of(after) - of(before)) / seconds;
         Window {
             seconds: timeline.new_orders.len() as f64 / 10.0,
@@ -326,7 +359,7 @@ impl Crashed {
             setting: Setting::Cached(Mode::Off),
             ..plan
         };
-        let machine = Machine::new(&self.image, plan.setting, plan.time_scale)?;
+        let machine = plan.machine(&self.image)?;
         let settings = plan.settings(self.image.size);
         Database::empty_cache(machine.device.clone(), &settings)?;
         Ok(Self {
@@ -342,6 +375,7 @@ struct Counts {
     ssd: f64,
     hdd: f64,
     cache: ssd_cache::Stats,
+    reads: ReadCacheCounts,
 }
 
 fn join<T>(thread: std::thread::ScopedJoinHandle<'_, Result<T>>) -> Result<T> {

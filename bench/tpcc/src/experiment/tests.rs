@@ -33,13 +33,15 @@ const TIME: Duration = Duration::from_millis(100);
 #[test]
 fn every_setting_runs_and_stays_consistent_over_a_crash() {
     let image = image();
-    for setting in [
+    let settings = [
         Setting::Cached(Mode::Pc),
         Setting::Cached(Mode::Pc2),
         Setting::Cached(Mode::Lc),
         Setting::AllHdd,
         Setting::AllSsd,
-    ] {
+        Setting::Foyer,
+    ];
+    for setting in settings.into_iter().filter(|setting| setting.is_built()) {
         let what = setting.name();
         let mut running = Running::warm(&image, plan(setting)).expect(what);
         let window = running.measure(TIME, true).expect(what);
@@ -71,6 +73,12 @@ fn a_window_is_void_if_something_else_than_the_disk_was_busy() {
     assert_eq!(busy(0.61, 0.0, 0.0), "void: processor 61 % busy");
     assert_eq!(busy(0.0, 0.7, 0.0), "void: SSD 70 % busy");
     assert_eq!(busy(0.0, 0.0, 2.0), "void: threads woke 2.0 ms late");
+}
+
+#[test]
+fn a_build_without_foyer_refuses_the_setting() {
+    let opened = Running::warm(&image(), plan(Setting::Foyer));
+    assert_eq!(opened.is_ok(), Setting::Foyer.is_built());
 }
 
 #[test]

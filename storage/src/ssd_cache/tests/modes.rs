@@ -9,26 +9,57 @@ fn with_mode(mode: Mode, slots: u32) -> Settings {
     }
 }
 
-#[test]
-fn pc2_copies_a_batch_out_under_one_sync() {
-    let syncs = |mode| {
-        let machine = Machine::new(1);
-        let settings = Settings {
-            free_slots: 4,
-            ..with_mode(mode, 16)
-        };
-        let cache = machine.open_with(settings).unwrap();
-        for n in 0..16 {
-            evict_dirty(&cache, block(1, n), 1);
-        }
-        checkpoint(&cache);
-        let before = cache.stats();
-        run_steps(&cache);
-        let after = cache.stats();
-        assert_eq!(after.evictions - before.evictions, 4);
-        after.capacity_syncs - before.capacity_syncs
+/// A cache of 16 slots of which 12 have fresh blocks and 4 are kept free.
+fn three_quarters_fresh(mode: Mode) -> (Machine, SsdCache) {
+    let machine = Machine::new(1);
+    let settings = Settings {
+        free_slots: 4,
+        ..with_mode(mode, 16)
     };
-    assert_eq!((syncs(Mode::Pc), syncs(Mode::Pc2)), (4, 1));
+    let cache = machine.open_with(settings).unwrap();
+    for n in 0..12 {
+        evict_dirty(&cache, block(1, n), 1);
+    }
+    checkpoint(&cache);
+    run_steps(&cache);
+    assert_eq!(cache.stats().copied_out, 0);
+    (machine, cache)
+}
+
+#[test]
+fn pc2_copies_a_batch_out_for_the_first_slot_that_is_short() {
+    let counts = |mode| {
+        let (_machine, cache) = three_quarters_fresh(mode);
+        let before = cache.stats();
+        for n in 12..20 {
+            evict_dirty(&cache, block(1, n), 1);
+            run_steps(&cache);
+        }
+        let after = cache.stats();
+        let syncs = after.capacity_syncs - before.capacity_syncs;
+        (syncs, after.copied_out - before.copied_out)
+    };
+    assert_eq!((counts(Mode::Pc), counts(Mode::Pc2)), ((8, 8), (2, 8)));
+}
+
+#[test]
+fn pc_copies_out_a_fresh_victim_for_each_admission_under_one_sync() {
+    let (_machine, cache) = three_quarters_fresh(Mode::Pc);
+    for admissions in 1..=4 {
+        let before = cache.stats();
+        for n in 0..admissions {
+            evict_dirty(&cache, block(1, 100 * admissions + n), 1);
+        }
+        assert!(cache.is_step_due());
+        cache.step().unwrap();
+        let after = cache.stats();
+        assert_eq!(after.copied_out - before.copied_out, admissions);
+        assert_eq!(after.capacity_syncs - before.capacity_syncs, 1);
+        assert_eq!(after.bypasses, 0);
+        // The admissions were not listed when the round chose its victims.
+        run_steps(&cache);
+        assert_eq!(cache.stats().free_slots, 4);
+    }
 }
 
 /// Block `n` of those that adjoin each other in their file.
@@ -83,7 +114,7 @@ fn a_fresh_victim_takes_its_fresh_neighbours_along_which_stay() {
 fn a_neighbour_that_is_not_listed_is_not_copied_out() {
     let machine = Machine::new(1);
     let settings = Settings {
-        free_slots: 2,
+        free_slots: 1,
         ..with_mode(Mode::Pc, 8)
     };
     let cache = machine.open_with(settings).unwrap();
@@ -97,29 +128,6 @@ fn a_neighbour_that_is_not_listed_is_not_copied_out() {
     assert_eq!(machine.on_capacity(adjacent(0)), Some(1), "the victim");
     assert_eq!(machine.on_capacity(adjacent(1)), None);
     assert_eq!(machine.on_capacity(adjacent(2)), None);
-}
-
-#[test]
-fn pc_copies_out_one_fresh_victim_for_each_admission_that_found_no_slot() {
-    let machine = Machine::new(1);
-    let settings = Settings {
-        free_slots: 4,
-        ..with_mode(Mode::Pc, 16)
-    };
-    let cache = machine.open_with(settings).unwrap();
-    for n in 0..16 {
-        evict_dirty(&cache, block(1, n), 1);
-    }
-    checkpoint(&cache);
-    for n in 16..19 {
-        assert_eq!(evict_clean(&cache, block(1, n), 0), Evicted::Dropped);
-    }
-    let before = cache.stats();
-    cache.step().unwrap();
-    assert_eq!(cache.stats().copied_out - before.copied_out, 3);
-    let before = cache.stats();
-    cache.step().unwrap();
-    assert_eq!(cache.stats().copied_out - before.copied_out, 1);
 }
 
 #[test]

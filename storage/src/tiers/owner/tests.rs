@@ -174,6 +174,29 @@ fn the_original_of_an_opened_clone_finds_out() {
     second.check().expect("the owner");
 }
 
+/// All objects were removed, and another directory has put a token of the same number since.
+#[test]
+fn a_token_of_the_same_number_is_not_the_owners() {
+    let (disk, objects) = (database(), Arc::<Objects>::default());
+    let (owner, _) = open(&disk, &objects, 5).expect("own");
+    owner.check().expect("the owner");
+    for name in objects.inner.list().expect("list") {
+        objects.remove(&name).expect("removed");
+    }
+    let (other, _) = open(&database(), &objects, 6).expect("the place is empty");
+    assert_eq!(tokens(&objects), [token_name(1)]);
+    let error = owner.check().expect_err("another one's");
+    assert!(error.message().contains("was taken over"), "{error}");
+    owner.check_removal().expect_err("nor removals");
+    other.check().expect("the owner now");
+    // A token that cannot be read says nothing, and allows nothing.
+    objects.remove(&token_name(1)).expect("removed");
+    objects.create(&token_name(1)).expect("created");
+    let error = other.check_removal().expect_err("damaged");
+    assert_eq!(error.sqlstate(), SqlState::DATA_CORRUPTED);
+    assert!(other.lost().is_none());
+}
+
 #[test]
 fn two_openings_at_the_same_time_put_one_token() {
     let (disk, objects) = (database(), Arc::<Objects>::default());
