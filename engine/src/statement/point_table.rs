@@ -18,10 +18,10 @@
 //!
 //! The hash of an integer is a bijection, so a row under the hash has or had exactly this key. A
 //! row to which a hint leads ([`KeyHints`](crate::store::key_hints)) has it if its newest version
-//! says so. While no row has ever changed its key ([`StoredIndex::rows_may_have_moved`]) it has it still.
-//! The flag is loaded after the stable timestamp and after the entry: a change of a key sets it
-//! before it enters the new key and commits, so a reader that could see the new key or the commit
-//! sees the flag. An index that another one replaces is flagged, because later changes are not
+//! says so. While no row has ever changed its key ([`StoredIndex::rows_may_have_moved`]) it has it
+//! still. The flag is loaded after the stable timestamp and after the entry: a change of a key sets
+//! it before it enters the new key and commits, so a reader that could see the new key or the
+//! commit sees the flag. An index that another one replaces is flagged, because later changes are not
 //! entered into it.
 
 use crate::catalog::{Catalog, KeyDef, TableDef};
