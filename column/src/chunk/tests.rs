@@ -297,6 +297,26 @@ fn full_ranges_come_back_through_the_expected_codec() {
     }
 }
 
+/// The encoded bytes may leave the buffer after each block.
+#[test]
+fn a_chunk_encoded_block_by_block_has_the_same_bytes() {
+    for (t, shape) in encodings() {
+        for rows in [0, 1, BLOCK_ROWS, 2 * BLOCK_ROWS + 900] {
+            let (what, array) = (format!("{t} {shape} {rows}"), column(7, t, shape, rows));
+            let mut whole = Vec::new();
+            let footer = encode_chunk(t, &array, IDENTITY, &mut whole).unwrap();
+            let mut encoder = ChunkEncoder::new(t, &array, IDENTITY).unwrap();
+            let (mut pieces, mut buffer) = (Vec::new(), Vec::new());
+            while encoder.next_block(&mut buffer).unwrap() {
+                pieces.append(&mut buffer);
+            }
+            assert_eq!(encoder.finish(&mut buffer).unwrap(), footer, "{what}");
+            pieces.append(&mut buffer);
+            assert!(pieces == whole, "{what}");
+        }
+    }
+}
+
 #[test]
 fn empty_constant_and_null_chunks_store_no_values() {
     for t in types() {
