@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::types::{array_of, value_at};
+use arrow_array::cast::AsArray;
 use std::cmp::Ordering;
 use strandline_base::{BoxCorners, ErrorKind, Interval, Point, rng::Rng};
 
@@ -294,6 +295,20 @@ fn full_ranges_come_back_through_the_expected_codec() {
         let footer = check(t, &column(5, t, shape, MAX_CHUNK_ROWS), &what);
         assert_eq!(footer.codec(), codec, "{what}");
         assert_eq!(footer.block_count(), 16, "{what}");
+    }
+}
+
+#[test]
+fn decoded_text_leaves_little_room_unused() {
+    for shape in ["narrow", "wide"] {
+        let (t, mut bytes) = (SqlType::Text, Vec::new());
+        let array = column(5, t, shape, MAX_CHUNK_ROWS);
+        let footer = encode_chunk(t, &array, IDENTITY, &mut bytes).unwrap();
+        let decoded = decode_chunk(t, &footer, IDENTITY, &bytes).unwrap();
+        for buffer in decoded.as_string_view().data_buffers() {
+            let (room, used) = (buffer.capacity(), buffer.len());
+            assert!(room <= used / 8 * 9, "{shape}: {room} bytes for {used}");
+        }
     }
 }
 
