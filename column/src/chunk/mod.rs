@@ -46,7 +46,7 @@ use arrow_array::{Array, ArrayRef, new_null_array};
 use arrow_buffer::{BooleanBufferBuilder, NullBuffer};
 use std::ops::Range;
 use strandline_base::bytes::ByteReader;
-use strandline_base::{BLOCK_ROWS, Error, RANGE_ROWS, Result, SqlType, Value, checksum};
+use strandline_base::{Error, RANGE_ROWS, Result, SqlType, Value, checksum};
 
 pub use bounds::MAX_BOUND_BYTES;
 pub use encoder::ChunkEncoder;

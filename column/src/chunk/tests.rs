@@ -4,7 +4,7 @@ use super::*;
 use crate::types::{array_of, value_at};
 use arrow_array::cast::AsArray;
 use std::cmp::Ordering;
-use strandline_base::{BoxCorners, ErrorKind, Interval, Point, rng::Rng};
+use strandline_base::{BLOCK_ROWS, BoxCorners, ErrorKind, Interval, Point, rng::Rng};
 
 const IDENTITY: u64 = 0x5eed_0000_0042;
 
