@@ -134,12 +134,12 @@ pub fn encode_chunk(
     let mut failure = None;
     for codec in CODECS {
         let column = Column { t, array };
-        match ChunkEncoder::with(codec, column, identity) {
-            Ok(None) => continue,
-            Ok(Some(encoder)) => match encoder.encode_all(out) {
-                Ok(footer) => return Ok(footer),
-                Err(e) => failure = Some(e),
-            },
+        let encoder = ChunkEncoder::with(codec, column, identity);
+        let encode =
+            |encoder: Option<ChunkEncoder<'_>>| encoder.map(|e| e.encode_all(out)).transpose();
+        match encoder.and_then(encode) {
+            Ok(None) => {}
+            Ok(Some(footer)) => return Ok(footer),
             Err(e) => failure = Some(e),
         }
         out.truncate(start);
