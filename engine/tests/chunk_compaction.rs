@@ -426,3 +426,94 @@ fn a_damaged_column_is_set_aside_and_merges_go_on() {
     drop(db);
     assert_state(&machine.open(&wall), &texts(1), "mended");
 }
+
+/// Rows of a table with two wide columns, in one range.
+const WIDE_ROWS: i64 = 5;
+/// Bytes of a value of `b`. The column has more than a merge or a compaction takes into memory.
+const WIDE_BYTES: usize = 100_000;
+
+/// A text of `bytes` of which no codec makes less than three quarters.
+fn wide_text(bytes: usize, seed: u64) -> String {
+    let mut rng = Rng::new(seed);
+    let letter = |six: u64| char::from(b'0' + six as u8);
+    (0..bytes).map(|_| letter(rng.below(64))).collect()
+}
+
+/// The row `k` after round `round` of changes of `c`, whose values have more bytes than those of
+/// `b`.
+fn wide_row(k: i64, round: u64) -> [Value; 4] {
+    let b = wide_text(WIDE_BYTES, k as u64);
+    let c = wide_text(WIDE_BYTES * 5 / 4, 100 * (1 + round) + k as u64);
+    let (b, c) = (Value::from(b.as_str()), Value::from(c.as_str()));
+    [Value::BigInt(k), Value::BigInt(k), b, c]
+}
+
+fn open_small(machine: &Machine, wall: &Arc<ManualClock>) -> Arc<Db> {
+    let settings = Settings {
+        memory_bytes: Settings::MEMORY_BYTES_MIN,
+        ..Settings::default()
+    };
+    open_with(machine.device(), wall, settings).expect("open")
+}
+
+/// A machine with a range whose next merge supersedes `c`, so that the file's other columns move:
+/// the wide column `b` with them.
+fn before_wide_compaction() -> (Machine, Arc<ManualClock>, Arc<Db>) {
+    let (machine, wall) = (Machine::new(9), clock());
+    let db = open_small(&machine, &wall);
+    create_table(&db, HistoryPolicy::None);
+    alter(&db, |t| add_column(t, "c", SqlType::Text, Value::Null));
+    let t = table(&db);
+    for k in 0..WIDE_ROWS {
+        run(&db, |s| s.point_insert(&t, &wide_row(k, 0))).expect("insert");
+    }
+    db.checkpoint(true).expect("checkpoint");
+    for k in 0..WIDE_ROWS {
+        let set = [(ColumnId(3), wide_row(k, 1)[3].clone())];
+        run(&db, |s| s.point_update(&t, 0, &[Value::BigInt(k)], &set)).expect("update");
+    }
+    (machine, wall, db)
+}
+
+fn assert_wide_rows(db: &Arc<Db>, what: &str) {
+    for k in 0..WIDE_ROWS {
+        let found = get(db, k).expect("a row");
+        assert!(found == wide_row(k, 1), "{what}: row {k}");
+    }
+    assert!(db.check().expect("check").is_empty(), "{what}");
+}
+
+/// A wide column is compacted block by block. A crash at each operation loses nothing.
+#[test]
+fn a_crash_during_the_compaction_of_a_wide_column_loses_nothing() {
+    let (machine, _, db) = before_wide_compaction();
+    let begun = machine.fast.operations();
+    assert_eq!(db.checkpoint(true).expect("merge").compacted_files, 1);
+    let operations = machine.fast.operations() - begun;
+    let sizes: Vec<u64> = machine.chunks().into_values().collect();
+    let column_bytes = db.settings().range_bytes() as u64 / 4;
+    assert_eq!(sizes.len(), 2, "c, and the other columns");
+    assert!(sizes.iter().all(|bytes| *bytes > column_bytes), "{sizes:?}");
+    assert_wide_rows(&db, "compacted");
+    for at in 1..=operations {
+        for seed in [0, 2 + at] {
+            let what = format!("operation {at} of {operations}, seed {seed}");
+            let (machine, wall, db) = before_wide_compaction();
+            machine.fast.crash_at(machine.fast.operations() + at);
+            let _ = db.checkpoint(true);
+            drop(db);
+            let machine = machine.after_crash(seed);
+            let db = open_small(&machine, &wall);
+            assert_wide_rows(&db, &what);
+            db.checkpoint(true).expect("merge");
+            db.checkpoint(true).expect("checkpoint");
+            assert_eq!(compactions(&db).0, 0, "{what}");
+            assert_eq!(
+                machine.chunks().len(),
+                sizes.len(),
+                "{what}: files left over"
+            );
+            assert_wide_rows(&db, &format!("{what}, merged"));
+        }
+    }
+}

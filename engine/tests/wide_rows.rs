@@ -3,9 +3,11 @@
 
 mod common;
 
+use common::counting_device::CountingDevice;
 use common::{State, batch, clock, create_table, get, insert, request, row, run, scan_all, table};
 use std::sync::Arc;
-use strandline_base::ManualClock;
+use strandline_base::rng::Rng;
+use strandline_base::{BLOCK_ROWS, ManualClock, RANGE_ROWS};
 use strandline_column::row_bytes::batch_bytes;
 use strandline_device::MemoryDevice;
 use strandline_engine::catalog::HistoryPolicy;
@@ -155,6 +157,38 @@ fn a_load_holds_its_share_and_scans_hand_out_ranges_bytes() {
     assert_eq!(
         get(&wide.db, 0).expect("a row")[2],
         Value::from(text(1_000_000).as_str())
+    );
+}
+
+/// A range of narrow rows has 8 MiB of text: the encoded bytes are written in pieces.
+#[test]
+fn a_load_writes_text_in_pieces() {
+    let device = Arc::new(CountingDevice::default());
+    let db = common::open(device.clone(), &clock()).expect("open");
+    create_table(&db, HistoryPolicy::None);
+    let (table, mut rng) = (table(&db), Rng::new(1));
+    let mut text = || {
+        (0..8).fold(String::new(), |t, _| {
+            t + &format!("{:016x}", rng.next_u64())
+        })
+    };
+    let rows: Vec<_> = (0..RANGE_ROWS as i64)
+        .map(|k| (k, Some(k), text()))
+        .collect();
+    let loaded = run(&db, |s| {
+        let mut load = s.bulk_insert(&table)?;
+        load.append(&batch(&rows))?;
+        load.finish()
+    });
+    assert_eq!(loaded.expect("load"), RANGE_ROWS as u64);
+    let (written, largest) = (device.written("chunks"), device.largest_write("chunks"));
+    assert!(written > 3 << 20, "{written} bytes");
+    // A piece, and the rest of a block.
+    let block = (BLOCK_ROWS * 132) as u64;
+    assert!(largest <= (1 << 20) + block, "a write of {largest} bytes");
+    assert_eq!(
+        get(&db, 65_000).expect("a row")[2],
+        Value::from(rows[65_000].2.as_str())
     );
 }
 

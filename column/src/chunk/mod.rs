@@ -19,14 +19,15 @@
 //! 1. no byte of a block is interpreted before its checksum matched, and the checksum covers the
 //!    chunk's identity and the block's number;
 //! 2. For any bytes, decoding ends in an array or a corruption error, never in a panic;
-//! 3. the results of [`encode_chunk`] and [`ChunkStream`] have been decoded and compared bit for
-//!    bit.
+//! 3. every block that [`encode_chunk`], [`ChunkEncoder`] and [`ChunkStream`] give has been decoded
+//!    and compared bit for bit.
 //!
 //! The byte layout is in docs/format.md, section "Chunks".
 
 mod bit_packing;
 mod bounds;
 mod dictionary;
+mod encoder;
 mod floats;
 mod footer;
 mod integers;
@@ -39,22 +40,20 @@ mod strings;
 mod tests;
 mod text;
 
-use crate::row_bytes::array_bytes;
 use crate::types::arrow_type;
 use crate::word_patches::WordPatches;
 use arrow_array::{Array, ArrayRef, new_null_array};
 use arrow_buffer::{BooleanBufferBuilder, NullBuffer};
 use std::ops::Range;
 use strandline_base::bytes::ByteReader;
-use strandline_base::{BLOCK_ROWS, Error, RANGE_ROWS, Result, SqlType, Value, checksum};
+use strandline_base::{Error, RANGE_ROWS, Result, SqlType, Value, checksum};
 
 pub use bounds::MAX_BOUND_BYTES;
+pub use encoder::ChunkEncoder;
 use footer::NewBlock;
 pub use footer::{BlockBounds, BlockEntry, ChunkFooter, FOOTER_BYTES_MAX, TRAILER_BYTES};
 pub use stream::ChunkStream;
 
-/// Bytes of a column from which it is read back block by block after encoding.
-const READ_BACK_BYTES: usize = 4 << 20;
 /// Most rows of a chunk.
 pub const MAX_CHUNK_ROWS: usize = RANGE_ROWS;
 
@@ -119,8 +118,8 @@ static CODECS: [&dyn ChunkCodec; 4] = [
 ];
 
 /// Encodes at most [`MAX_CHUNK_ROWS`] rows, an array of [`arrow_type`]`(t)`, and appends blocks,
-/// footer and trailer to `out`. `identity` goes into every checksum. The result is decoded and
-/// compared before it is returned; if a codec fails this, the raw codec replaces it.
+/// footer and trailer to `out`. `identity` goes into every checksum. Each block is decoded and
+/// compared; if a codec fails this, another one replaces it.
 ///
 /// # Errors
 /// An array of another type or too many rows is an internal error.
@@ -130,19 +129,15 @@ pub fn encode_chunk(
     identity: u64,
     out: &mut Vec<u8>,
 ) -> Result<ChunkFooter> {
-    if array.data_type() != &arrow_type(t) || array.len() > MAX_CHUNK_ROWS {
-        return Err(Error::internal(format!(
-            "a chunk of type {t} takes up to {MAX_CHUNK_ROWS} rows of {}, got {} rows of {}",
-            arrow_type(t),
-            array.len(),
-            array.data_type()
-        )));
-    }
+    encoder::check_column(t, array)?;
     let start = out.len();
     let mut failure = None;
     for codec in CODECS {
         let column = Column { t, array };
-        match encode_with(codec, column, identity, out) {
+        let encoder = ChunkEncoder::with(codec, column, identity);
+        let encode =
+            |encoder: Option<ChunkEncoder<'_>>| encoder.map(|e| e.encode_all(out)).transpose();
+        match encoder.and_then(encode) {
             Ok(None) => {}
             Ok(Some(footer)) => return Ok(footer),
             Err(e) => failure = Some(e),
@@ -152,61 +147,24 @@ pub fn encode_chunk(
     Err(failure.unwrap_or_else(|| Error::internal(format!("no codec for type {t}"))))
 }
 
-/// Encodes with one codec and reads back.
-fn encode_with(
-    codec: &dyn ChunkCodec,
-    column: Column<'_>,
-    identity: u64,
-    out: &mut Vec<u8>,
-) -> Result<Option<ChunkFooter>> {
-    let Some(mut encoder) = codec.encoder(column)? else {
-        return Ok(None);
-    };
-    let Column { t, array } = column;
-    let (start, rows) = (out.len(), array.len());
-    let mut footer = ChunkFooter::new(t, rows as u32, codec.id());
-    for first in (0..rows).step_by(BLOCK_ROWS) {
-        let range = first..rows.min(first + BLOCK_ROWS);
-        let values = array.slice(range.start, range.len());
-        let (place, omits) = ((identity, first / BLOCK_ROWS), encoder.omits_constants());
-        let encode = |out: &mut Vec<u8>| encoder.encode(range, out);
-        let block = encode_block(&values, t, place, omits, encode, out)?;
-        footer.push(block);
-    }
-    out.extend_from_slice(footer.share(encoder.shared(), identity)?);
-    drop(encoder);
-    read_back(t, array, &footer, identity, &out[start..])?;
-    out.extend_from_slice(&footer.encode(identity));
-    Ok(Some(footer))
-}
-
-/// Decodes an encoded chunk and compares. A large chunk is decoded block by block, so that it is
-/// not in memory twice.
+/// Decodes block `number`, which was just encoded as `bytes`, and compares it with its `values`.
 fn read_back(
     t: SqlType,
-    array: &ArrayRef,
     footer: &ChunkFooter,
-    identity: u64,
+    number: usize,
     bytes: &[u8],
+    shared: &[u8],
+    values: &ArrayRef,
 ) -> Result<()> {
-    let shared = check_bytes(footer, identity, bytes)?;
-    let source = |block| part(bytes, footer.block_range(block));
-    let at_once = match array_bytes(array) {
-        few if few <= READ_BACK_BYTES => footer.block_count().max(1),
-        _ => 1,
-    };
-    for first in (0..footer.block_count()).step_by(at_once) {
-        let blocks = first..footer.block_count().min(first + at_once);
-        let rows = first * BLOCK_ROWS..array.len().min(blocks.end * BLOCK_ROWS);
-        let (decoded, _) = decode_blocks(t, footer, blocks, source, shared, None)?;
-        if !same(&decoded, &array.slice(rows.start, rows.len())) {
-            return Err(Error::internal(format!(
-                "codec {} does not reproduce a chunk of type {t}",
-                footer.codec()
-            )));
-        }
+    let source = |_| Some(bytes);
+    let (decoded, _) = decode_blocks(t, footer, number..number + 1, source, shared, None)?;
+    match same(&decoded, values) {
+        true => Ok(()),
+        false => Err(Error::internal(format!(
+            "codec {} does not reproduce block {number} of a chunk of type {t}",
+            footer.codec()
+        ))),
     }
-    Ok(())
 }
 
 /// Whether the arrays have the same NULLs and, bit for bit, the same values elsewhere.

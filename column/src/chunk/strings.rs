@@ -11,10 +11,15 @@ use std::sync::Arc;
 use strandline_base::value_words::bytes_of;
 use strandline_base::{Result, SqlType, Value};
 
+/// Room up to which the first rows alone decide, however long they are.
+const EXPECTED_BYTES: usize = 8 << 20;
+
 /// Decoded strings of consecutive blocks.
 pub(super) struct Strings {
     bytes: Vec<u8>,
     ends: Vec<u64>,
+    /// how many there will be
+    rows: usize,
 }
 
 impl Strings {
@@ -23,7 +28,25 @@ impl Strings {
         Self {
             bytes: Vec::new(),
             ends: Vec::with_capacity(rows),
+            rows,
         }
+    }
+
+    /// Makes room for `more` bytes, of the rows announced last. The rows to come are taken to be
+    /// as long as those so far: the bytes of a column of even lengths are allocated once, and at
+    /// most a 17th of the memory is unused. A growing vector would copy them and leave up to half unused.
+    fn reserve(&mut self, more: usize) {
+        let end = self.bytes.len() + more;
+        if end <= self.bytes.capacity() {
+            return;
+        }
+        let rows = self.ends.len().max(1);
+        let to_come = end.saturating_mul(self.rows.saturating_sub(rows)) / rows;
+        let wanted = end.saturating_add(to_come).saturating_add(to_come / 16);
+        let wanted = wanted
+            .min(EXPECTED_BYTES.max(end.saturating_mul(2)))
+            .max(end);
+        self.bytes.reserve_exact(wanted - self.bytes.len());
     }
 
     /// Appends rows of these lengths, whose bytes are appended next, and returns their sum.
@@ -39,6 +62,7 @@ impl Strings {
 
     /// Appends bytes of the rows announced last.
     pub fn append_bytes(&mut self, bytes: &[u8]) {
+        self.reserve(bytes.len());
         self.bytes.extend_from_slice(bytes);
     }
 
@@ -51,6 +75,7 @@ impl Strings {
         write: impl FnOnce(&mut [u8]) -> R,
     ) -> R {
         let start = self.bytes.len();
+        self.reserve(total + slack);
         self.bytes.resize(start + total + slack, 0);
         let result = write(&mut self.bytes[start..]);
         self.bytes.truncate(start + total);
@@ -68,7 +93,8 @@ impl Strings {
             )));
         };
         self.append_lengths(std::iter::repeat_n(bytes.len() as u32, rows));
-        (0..rows).for_each(|_| self.append_bytes(bytes));
+        self.reserve(rows * bytes.len());
+        (0..rows).for_each(|_| self.bytes.extend_from_slice(bytes));
         Ok(())
     }
 

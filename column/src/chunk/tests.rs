@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::types::{array_of, value_at};
+use arrow_array::cast::AsArray;
 use std::cmp::Ordering;
-use strandline_base::{BoxCorners, ErrorKind, Interval, Point, rng::Rng};
+use strandline_base::{BLOCK_ROWS, BoxCorners, ErrorKind, Interval, Point, rng::Rng};
 
 const IDENTITY: u64 = 0x5eed_0000_0042;
 
@@ -294,6 +295,40 @@ fn full_ranges_come_back_through_the_expected_codec() {
         let footer = check(t, &column(5, t, shape, MAX_CHUNK_ROWS), &what);
         assert_eq!(footer.codec(), codec, "{what}");
         assert_eq!(footer.block_count(), 16, "{what}");
+    }
+}
+
+#[test]
+fn decoded_text_leaves_little_room_unused() {
+    for shape in ["narrow", "wide"] {
+        let (t, mut bytes) = (SqlType::Text, Vec::new());
+        let array = column(5, t, shape, MAX_CHUNK_ROWS);
+        let footer = encode_chunk(t, &array, IDENTITY, &mut bytes).unwrap();
+        let decoded = decode_chunk(t, &footer, IDENTITY, &bytes).unwrap();
+        for buffer in decoded.as_string_view().data_buffers() {
+            let (room, used) = (buffer.capacity(), buffer.len());
+            assert!(room <= used / 8 * 9, "{shape}: {room} bytes for {used}");
+        }
+    }
+}
+
+/// The encoded bytes may leave the buffer after each block.
+#[test]
+fn a_chunk_encoded_block_by_block_has_the_same_bytes() {
+    for (t, shape) in encodings() {
+        for rows in [0, 1, BLOCK_ROWS, 2 * BLOCK_ROWS + 900] {
+            let (what, array) = (format!("{t} {shape} {rows}"), column(7, t, shape, rows));
+            let mut whole = Vec::new();
+            let footer = encode_chunk(t, &array, IDENTITY, &mut whole).unwrap();
+            let mut encoder = ChunkEncoder::new(t, &array, IDENTITY).unwrap();
+            let (mut pieces, mut buffer) = (Vec::new(), Vec::new());
+            while encoder.next_block(&mut buffer).unwrap() {
+                pieces.append(&mut buffer);
+            }
+            assert_eq!(encoder.finish(&mut buffer).unwrap(), footer, "{what}");
+            pieces.append(&mut buffer);
+            assert!(pieces == whole, "{what}");
+        }
     }
 }
 

@@ -8,7 +8,7 @@
 //! rows has fewer. This bounds the bytes of all work that handles one range at a time (encoding,
 //! scans, merges). Row ids allow for that: a range's number and slot are no position.
 //!
-//! Encoding runs on worker threads, at most one range each, and of no more ranges than
+//! Encoding runs on worker threads ([`worker`]), at most one range each, and of no more ranges than
 //! `Settings::load_bytes` have room for, so that loading uses all cores with bounded memory. The
 //! workers that encode nothing enter loaded ranges into the table's indexes ([`entries`]). An index
 //! in levels rewrites a part of itself for each load, so if the table has one, encoded ranges are
@@ -20,6 +20,7 @@
 //! least an eighth of a range's bytes.
 
 mod entries;
+mod worker;
 
 use crate::catalog::TableDef;
 use crate::db::memory_account::HeldBytes;
@@ -38,6 +39,7 @@ use strandline_column::row_bytes::{batch_bytes, rows_within};
 use strandline_storage::file::data_file::DataFile;
 use strandline_tail::change::{PendingStamp, Writer};
 use strandline_txn::StartWord;
+use worker::Worker;
 
 /// Below this many rows the rest of a load goes the way of ordinary inserts: a range of its own
 /// would cost more than it saves.
@@ -58,11 +60,12 @@ pub struct BulkInsert {
     /// encoded ranges that are to be entered together
     encoded: VecDeque<Encoded>,
     workers: usize,
+    idle: Vec<Worker>,
     loaded: u64,
 }
 
 struct Encoding {
-    thread: std::thread::JoinHandle<Result<Loaded>>,
+    worker: Worker,
     /// values of the indexes' columns
     columns: Vec<Option<ArrayRef>>,
     rows: usize,
@@ -101,6 +104,7 @@ impl Statement {
             encoding: VecDeque::new(),
             encoded: VecDeque::new(),
             workers: std::thread::available_parallelism().map_or(1, usize::from),
+            idle: Vec::new(),
             loaded: 0,
         })
     }
@@ -207,19 +211,20 @@ impl BulkInsert {
         let store = self.store.clone();
         let writer = self.writer;
         let columns = self.key_columns(&arrays);
-        let thread = std::thread::Builder::new()
-            .name("strandline-load".into())
-            .spawn(move || {
-                let load = store.load_range(&ids, &arrays, rows, &writer)?;
-                Ok(Loaded {
-                    based: load.0,
-                    file: load.1,
-                    written: load.2,
-                })
+        let worker = match self.idle.pop() {
+            Some(worker) => worker,
+            None => Worker::start()?,
+        };
+        worker.give(move || {
+            let (based, file, written) = store.load_range(&ids, &arrays, rows, &writer)?;
+            Ok(Loaded {
+                based,
+                file,
+                written,
             })
-            .map_err(|e| Error::io("starting a loader thread", &e))?;
+        })?;
         self.encoding.push_back(Encoding {
-            thread,
+            worker,
             columns,
             rows,
             bytes,
@@ -249,7 +254,7 @@ impl BulkInsert {
 
     fn finish_one(&mut self) -> Result<()> {
         let Some(Encoding {
-            thread,
+            worker,
             columns,
             rows,
             bytes,
@@ -257,9 +262,8 @@ impl BulkInsert {
         else {
             return Ok(());
         };
-        let loaded = thread
-            .join()
-            .map_err(|_| Error::internal("a loader thread panicked"))??;
+        let loaded = worker.result()?;
+        self.idle.push(worker);
         let mut held = bytes;
         let arrays = columns.iter().flatten();
         held.set(arrays.map(|array| array.get_buffer_memory_size()).sum());
@@ -339,7 +343,7 @@ impl Drop for BulkInsert {
     fn drop(&mut self) {
         // A load that was given up: its threads must not outlive it, its files go.
         let encoding = self.encoding.drain(..);
-        let ended = encoding.filter_map(|encoding| encoding.thread.join().ok()?.ok());
+        let ended = encoding.filter_map(|encoding| encoding.worker.result().ok());
         for loaded in ended.chain(self.encoded.drain(..).map(|range| range.loaded)) {
             self.store.unlisted.lock().push(loaded.based.no);
             give_up(&loaded);

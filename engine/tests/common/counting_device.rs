@@ -18,6 +18,11 @@ impl Counts {
             None => drop(counts.insert(kind.to_string(), n)),
         }
     }
+    fn raise(&self, kind: &str, to: u64) {
+        let mut counts = self.0.lock();
+        let most = counts.entry(kind.to_string()).or_default();
+        *most = to.max(*most);
+    }
     fn of(&self, kind: &str) -> u64 {
         self.0.lock().get(kind).copied().unwrap_or_default()
     }
@@ -31,6 +36,7 @@ pub struct CountingDevice {
     waits: Counts,
     read: Counts,
     written: Counts,
+    largest_writes: Counts,
 }
 
 impl CountingDevice {
@@ -42,12 +48,18 @@ impl CountingDevice {
             waits: self.waits.clone(),
             read: self.read.clone(),
             written: self.written.clone(),
+            largest_writes: self.largest_writes.clone(),
         })
     }
 
     /// Bytes written to files of a kind so far.
     pub fn written(&self, kind: &str) -> u64 {
         self.written.of(kind)
+    }
+
+    /// Bytes of the largest write to files of a kind so far.
+    pub fn largest_write(&self, kind: &str) -> u64 {
+        self.largest_writes.of(kind)
     }
 
     /// Reads of files of a kind so far.
@@ -115,6 +127,7 @@ struct CountingFile {
     waits: Counts,
     read: Counts,
     written: Counts,
+    largest_writes: Counts,
 }
 
 impl File for CountingFile {
@@ -136,6 +149,7 @@ impl File for CountingFile {
     }
     fn write_all_at(&self, buf: &[u8], offset: u64) -> Result<()> {
         self.written.add(&self.kind, buf.len() as u64);
+        self.largest_writes.raise(&self.kind, buf.len() as u64);
         self.inner.write_all_at(buf, offset)
     }
 }

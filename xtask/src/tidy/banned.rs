@@ -238,7 +238,7 @@ pub const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         path: "thread::Builder",
-        place: "engine/src/statement/bulk.rs",
+        place: "engine/src/statement/bulk/worker.rs",
         reason: "encoders of one load, joined before it ends",
     },
     Exception {

@@ -5,8 +5,10 @@ use crate::lineage::base::{BaseBody, BaseState, ChunkBase, SupersededBytes};
 use crate::lineage::{BasedRange, Lineage};
 use arrow_array::ArrayRef;
 use std::sync::Arc;
-use strandline_base::{ColumnId, CommitTs, Error, Result};
-use strandline_column::chunk::encode_chunk;
+use strandline_base::{ColumnId, CommitTs, Error, Result, SqlType};
+use strandline_column::chunk::{ChunkEncoder, ChunkFooter, encode_chunk};
+use strandline_column::row_bytes::array_bytes;
+use strandline_storage::file::Extent;
 use strandline_storage::file::data_file::{DataFile, DataFileWriter};
 use strandline_tail::change::{PendingStamp, UniformStart, Writer};
 use strandline_tail::merge_watermarks::MergeWatermarks;
@@ -27,8 +29,7 @@ impl Lineage {
         let mut columns = vec![None; schema.len()];
         for (&id, array) in ids.iter().zip(arrays) {
             let spec = schema.column(id);
-            let written =
-                file.blob(|identity, out| encode_chunk(spec.sql_type, array, identity, out))?;
+            let written = self.write_column(&mut file, spec.sql_type, array)?;
             let chunk = self
                 .shared
                 .written_chunk(file.file(), written, spec.sql_type);
@@ -56,5 +57,27 @@ impl Lineage {
         version.base = BaseState::new(BaseBody::Chunks(Arc::new(base)));
         range.publish(&right, version);
         Ok((based, data, PendingStamp::Range(start)))
+    }
+
+    /// Encodes and writes a column. Of a column of more than [`Shared::merge_column_bytes`] the
+    /// encoded bytes are not in memory as a whole.
+    ///
+    /// [`Shared::merge_column_bytes`]: crate::lineage::Shared::merge_column_bytes
+    fn write_column(
+        &self,
+        file: &mut DataFileWriter,
+        t: SqlType,
+        array: &ArrayRef,
+    ) -> Result<(Extent, ChunkFooter)> {
+        if array_bytes(array) <= self.shared.merge_column_bytes() {
+            return file.blob(|identity, out| encode_chunk(t, array, identity, out));
+        }
+        file.blob_in_pieces(|identity, pieces| {
+            let mut encoder = ChunkEncoder::new(t, array, identity)?;
+            while encoder.next_block(pieces.buffer())? {
+                pieces.written()?;
+            }
+            encoder.finish(pieces.buffer())
+        })
     }
 }
