@@ -11,6 +11,7 @@ use super::head_memory::Share;
 use super::image;
 use super::load;
 use super::loaded::Loaded;
+use super::plan::plan;
 use super::progress::Work;
 use super::scan::Scan;
 use super::state::{Mode, Settings, Shared, State};
@@ -362,7 +363,9 @@ impl FdTree {
                 return Ok(false);
             }
             let is_underflow = trigger(&state) == Some(Trigger::Underflow);
-            let begun = Compaction::begin(&self.shared, &mut state, is_underflow, None);
+            let (settings, block_bytes) = (&self.shared.settings, self.shared.blocks.block_bytes());
+            let plan = plan(settings, &state, block_bytes, is_underflow, None);
+            let begun = Compaction::begin(&self.shared, &mut state, plan, None);
             *compactor = Compactor::Running(Box::new(begun));
         }
         while self.advance(turn)? {
