@@ -5,6 +5,7 @@ use super::check;
 use super::compaction::Compaction;
 use super::drive::{Drive, Turn, Use};
 use super::estimate;
+use super::filter_memory::FilterMemory;
 use super::finalize::raise;
 use super::head::Data;
 use super::head_memory::Share;
@@ -70,6 +71,7 @@ impl FdTree {
             settings,
             blocks,
             pool,
+            filters: Arc::new(FilterMemory::new(usize::MAX)),
             state: Mutex::new(state),
         };
         let compactor = match Compaction::resume(&shared)? {
@@ -84,6 +86,14 @@ impl FdTree {
             gate: RwLock::new(()),
             share: None,
         })
+    }
+
+    /// The tree with filters in a shared memory; without it all its filters may be in memory. No
+    /// filter has been read yet.
+    #[must_use]
+    pub fn with_filter_memory(mut self, memory: Arc<FilterMemory>) -> Self {
+        self.shared.filters = memory;
+        self
     }
 
     /// In mode `Xm` everybody waits for a compaction.
