@@ -87,7 +87,13 @@ pub fn verify(disk: &Machine, wall: &Arc<ManualClock>, what: &str) {
     assert_sound(&db, what);
     assert_eq!(page_files(&*disk.device()), named_files(&db), "{what}");
     // New rows take the places of rows that the crash has ended.
-    insert_some(&db, 70..75).expect("insert");
+    let rows = run(&db, |s| Ok(scanned(s, &table(&db)))).expect("a scan");
+    let keys = rows.iter().filter_map(|row| match row[0] {
+        Value::BigInt(k) => Some(k),
+        _ => None,
+    });
+    let next = keys.max().map_or(0, |last| last + 1);
+    insert_some(&db, next..next + 5).expect("insert");
     assert_sound(&db, what);
     db.checkpoint(true).expect("checkpoint");
     db.checkpoint(true).expect("a sweep");
