@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use strandline_base::{Clock, Error, Result, SqlState};
 use strandline_device::{Device, Tier};
-use strandline_index::HeadMemory;
+use strandline_index::{FilterMemory, HeadMemory};
 use strandline_storage::block_cache::{
     Admission as BlockCacheAdmission, Settings as BlockCacheSettings,
 };
@@ -183,6 +183,11 @@ impl Settings {
         let bounded = |bytes: usize| bytes.min(self.index_head_bytes_max);
         let most = (limit / 2 / 32).clamp(32 << 10, 4 << 20);
         HeadMemory::new(bounded(8 << 10), bounded(most), limit)
+    }
+    /// The memory of the filters of indexes in levels: half of [`Settings::index_bytes`]. Blocks of
+    /// the other filters are in the cache while they are used.
+    pub fn index_filters(&self) -> FilterMemory {
+        FilterMemory::new(self.index_bytes() / 2)
     }
     /// Bytes that the places and fences of one index's LIDBlocks may take.
     pub fn index_blocks_bytes(&self) -> usize {
