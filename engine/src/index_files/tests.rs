@@ -167,6 +167,41 @@ fn the_memory_of_blocks_is_taken_and_bounded() {
     assert_eq!(taken.load(Ordering::Relaxed), files.taken_bytes());
 }
 
+/// Nothing changes LIDBlocks at rest, so that the thread of compactions may sleep.
+#[test]
+fn blocks_at_rest_have_no_changes() {
+    let (_, files, _) = files();
+    let storage = IndexStorage::Blocks(LidBlocks {
+        kind: LidBlockKind::Sparse,
+        entries: 4,
+    });
+    let (index, _held) = create_as(&files, storage).expect("files");
+    let steps = || {
+        let mut is_more_due = true;
+        while std::mem::take(&mut is_more_due) {
+            files.compact(&|_| false, &mut |_, steps| {
+                is_more_due |= steps().expect("a step");
+            });
+        }
+        files.changes()
+    };
+    let before = steps();
+    for row in 0..5 {
+        let key = index.encode(&[strandline_base::Value::BigInt(7)]);
+        index.add(&key, strandline_base::RowId(row)).expect("added");
+    }
+    let after = steps();
+    assert!(after > before);
+    assert_eq!(steps(), after);
+    index
+        .lookup(
+            &index.encode(&[strandline_base::Value::BigInt(7)]),
+            &mut Vec::new(),
+        )
+        .expect("read");
+    assert_eq!(steps(), after);
+}
+
 /// Filters that need more than their memory, and more than all indexes may take: entries are found,
 /// the bytes taken stay within the share, and indexes in memory get entries as before.
 #[test]
