@@ -15,8 +15,15 @@ use strandline_storage::pages::PageFileId;
 #[derive(Default)]
 pub(super) struct Files {
     pub held: BTreeMap<IndexFile, Uses>,
-    /// files that no opening uses again, and why
-    pub lost: BTreeMap<IndexFile, Error>,
+    /// files that no opening uses again
+    pub lost: BTreeMap<IndexFile, Lost>,
+}
+
+/// A lost file.
+pub(super) struct Lost {
+    pub cause: Error,
+    /// the manifest names it
+    pub is_named: bool,
 }
 
 /// The uses of a file.
