@@ -30,7 +30,7 @@ fn a_file_of_blocks_that_are_moved_goes_back_to_a_few_pages() {
         for round in 0..4 {
             add_all(&tested, round..round + 1);
             let used = bytes(&tested);
-            assert!(used > least + (8 << 13), "{kind:?}, {round}: {used}");
+            assert!(used >= least + (8 << 13), "{kind:?}, {round}: {used}");
             match round {
                 0 => peak = used,
                 _ => assert!(used < 2 * peak, "{kind:?}, {round}: {used} of {peak}"),
