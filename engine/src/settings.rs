@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use strandline_base::{Clock, Error, Result, SqlState};
 use strandline_device::{Device, Tier};
-use strandline_index::HeadMemory;
+use strandline_index::{FilterMemory, HeadMemory};
 use strandline_storage::block_cache::{
     Admission as BlockCacheAdmission, Settings as BlockCacheSettings,
 };
@@ -80,6 +80,9 @@ pub struct Settings {
     /// Entries of an opened index in a file that one turn of the maintenance compares with their
     /// rows, beside the others of the last key. Default: 2^20; tests need several turns.
     pub comparison_turn_entries: usize,
+    /// Bound on the memory of a sweep, below what [`Settings::sweep_bytes`] tells. Default: none;
+    /// tests make it small.
+    pub sweep_bytes_max: usize,
     /// The number of a tail's first record. Default: 0; tests begin close to a limit.
     pub first_tail_record: u64,
 }
@@ -108,6 +111,7 @@ impl Default for Settings {
             background_maintenance: true,
             expressions: None,
             comparison_turn_entries: 1 << 20,
+            sweep_bytes_max: usize::MAX,
             first_tail_record: 0,
         }
     }
@@ -183,6 +187,18 @@ impl Settings {
         let bounded = |bytes: usize| bytes.min(self.index_head_bytes_max);
         let most = (limit / 2 / 32).clamp(32 << 10, 4 << 20);
         HeadMemory::new(bounded(8 << 10), bounded(most), limit)
+    }
+    /// The memory of the filters of indexes in levels: half of [`Settings::index_bytes`]. Blocks of
+    /// the other filters are in the cache while they are used.
+    pub fn index_filters(&self) -> FilterMemory {
+        FilterMemory::new(self.index_bytes() / 2)
+    }
+    /// Bytes of rows and entries that a sweep of an index holds at a time. One row's entries may be
+    /// more.
+    pub fn sweep_bytes(&self) -> usize {
+        (self.index_bytes() / 16)
+            .clamp(1 << 20, 64 << 20)
+            .min(self.sweep_bytes_max)
     }
     /// Bytes that the places and fences of one index's LIDBlocks may take.
     pub fn index_blocks_bytes(&self) -> usize {

@@ -29,12 +29,8 @@ struct Counted {
 }
 
 impl LevelBlocks for Counted {
-    fn block_bytes(&self) -> usize {
-        self.inner.block_bytes()
-    }
-    fn allocate(&self, count: usize) -> Result<Vec<u64>> {
-        self.inner.allocate(count)
-    }
+    strandline_storage::forward_blocks!(inner: block_bytes allocate free used set_used image);
+
     fn read(&self, block: u64) -> Result<Vec<u8>> {
         self.read.fetch_add(1, Relaxed);
         self.inner.read(block)
@@ -51,21 +47,9 @@ impl LevelBlocks for Counted {
         self.syncs.fetch_add(1, Relaxed);
         self.inner.sync()
     }
-    fn free(&self, blocks: &[u64]) {
-        self.inner.free(blocks);
-    }
-    fn used(&self) -> usize {
-        self.inner.used()
-    }
-    fn set_used(&self, blocks: &[u64]) {
-        self.inner.set_used(blocks);
-    }
     fn put_image(&self, image: &[u8]) -> Result<()> {
         self.syncs.fetch_add(1, Relaxed);
         self.inner.put_image(image)
-    }
-    fn image(&self) -> Result<Option<Vec<u8>>> {
-        self.inner.image()
     }
 }
 

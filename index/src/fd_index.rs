@@ -17,7 +17,7 @@ use crate::access_method::{
     OldestSnapshot,
 };
 use crate::entry::{EntryRange, entry_of, parts_of};
-use crate::fd_tree::{Entries, FdTree, HeadMemory, Settings};
+use crate::fd_tree::{Entries, FdTree, FilterMemory, HeadMemory, Settings};
 use crate::ordered_key::{OrderedKeys, PartOrder};
 use crate::sorted_load::{LoadTarget, SortedLoad};
 use retired::Retired;
@@ -48,6 +48,8 @@ pub struct FdIndexSettings {
     pub memory: Arc<Counter>,
     /// memory that the head shares with those of other indexes; None: the tree's settings tell
     pub heads: Option<Arc<HeadMemory>>,
+    /// memory that its filters share with those of other indexes; None: as much as they need
+    pub filters: Option<Arc<FilterMemory>>,
 }
 
 impl FdIndexSettings {
@@ -60,6 +62,7 @@ impl FdIndexSettings {
             oldest_snapshot,
             memory: Arc::default(),
             heads: None,
+            filters: None,
         }
     }
 }
@@ -82,6 +85,9 @@ impl FdIndex {
         let mut tree = FdTree::open(settings.tree, blocks, settings.pool)?;
         if let Some(heads) = settings.heads {
             tree = tree.with_head_memory(heads);
+        }
+        if let Some(filters) = settings.filters {
+            tree = tree.with_filter_memory(filters);
         }
         Ok(Self {
             keys: OrderedKeys::new(settings.parts),

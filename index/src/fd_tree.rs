@@ -32,6 +32,7 @@ mod compaction;
 mod drive;
 mod estimate;
 mod filter;
+mod filter_memory;
 mod filtering;
 mod finalize;
 mod head;
@@ -53,6 +54,7 @@ mod sources;
 mod state;
 mod tree;
 
+pub use filter_memory::FilterMemory;
 pub use head_memory::HeadMemory;
 pub use inspect::{LevelFigures, Side, TreeFigures};
 pub use state::{Mode, Settings};

@@ -47,7 +47,7 @@ pub use access_method::{
 };
 pub use fd_index::{FdIndex, FdIndexSettings};
 pub use fd_tree::{
-    FdTree, HeadMemory, LevelFigures, Mode as FdTreeMode, Settings as FdTreeSettings,
+    FdTree, FilterMemory, HeadMemory, LevelFigures, Mode as FdTreeMode, Settings as FdTreeSettings,
     Side as LevelSide, TreeFigures,
 };
 pub use hash_index::HashIndex;

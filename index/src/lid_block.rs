@@ -164,6 +164,11 @@ impl LidIndex {
         self.blocks.directory.len()
     }
 
+    /// Changes of blocks since the opening: without new ones no move becomes due.
+    pub fn changes(&self) -> u64 {
+        self.blocks.changes()
+    }
+
     /// The slots that blocks use: additions and retirements that the tree does not have yet. Reads
     /// all blocks.
     ///

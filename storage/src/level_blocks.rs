@@ -9,6 +9,7 @@
 
 mod block_queue;
 mod file_blocks;
+mod forward;
 mod memory_blocks;
 
 pub use block_queue::BlockQueue;

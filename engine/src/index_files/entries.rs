@@ -138,6 +138,7 @@ impl IndexFiles {
         settings.memory = self.taken_bytes.clone();
         settings.pool = self.pool.clone();
         settings.heads = Some(self.heads.clone());
+        settings.filters = Some(self.filters.clone());
         settings.tree.head_blocks = levels::HEAD_BLOCKS;
         settings.tree.batch_bytes = self.settings.index_batch_bytes();
         settings

@@ -15,8 +15,15 @@ use strandline_storage::pages::PageFileId;
 #[derive(Default)]
 pub(super) struct Files {
     pub held: BTreeMap<IndexFile, Uses>,
-    /// files that no opening uses again, and why
-    pub lost: BTreeMap<IndexFile, Error>,
+    /// files that no opening uses again
+    pub lost: BTreeMap<IndexFile, Lost>,
+}
+
+/// A lost file.
+pub(super) struct Lost {
+    pub cause: Error,
+    /// the manifest names it
+    pub is_named: bool,
 }
 
 /// The uses of a file.
@@ -174,16 +181,15 @@ impl IndexFiles {
         index
     }
 
-    /// Whether there are indexes with LIDBlocks.
-    pub fn has_blocks(&self) -> bool {
+    /// Modifications of the entries of all indexes in levels, and of all LIDBlocks, since they were
+    /// opened. Without new ones no step becomes due.
+    pub fn changes(&self) -> u64 {
         let files = self.files.lock();
-        let mut held = files.held.keys();
-        held.any(|file| matches!(file, IndexFile::Blocks(_)))
-    }
-
-    /// Modifications of the entries of all indexes in levels since they were opened.
-    pub fn level_changes(&self) -> u64 {
-        let levels = self.files.lock().levels();
-        levels.iter().map(|(_, index)| index.changes()).sum()
+        let (levels, blocks) = (files.levels(), files.blocks());
+        drop(files);
+        let of_levels = levels.iter().map(|(_, index)| index.changes());
+        of_levels
+            .chain(blocks.iter().map(|(_, index)| index.changes()))
+            .sum()
     }
 }

@@ -40,7 +40,7 @@ const COVERS_BYTES: usize = size_of::<u64>();
 /// Bytes of a block.
 const BLOCK_BYTES: usize = 4096;
 
-/// Blocks of entries that a head stands for: level i has at most 32 · 24^i blocks. The sizes of
+/// Blocks of entries that a head stands for: level i has at most 32 · 8^i blocks. The sizes of
 /// levels depend on nothing that may change between two openings.
 pub(super) const HEAD_BLOCKS: u64 = 32;
 
@@ -70,33 +70,9 @@ impl LoggedBlocks {
 }
 
 impl LevelBlocks for LoggedBlocks {
-    fn block_bytes(&self) -> usize {
-        self.blocks.block_bytes()
-    }
-    fn allocate(&self, count: usize) -> Result<Vec<u64>> {
-        self.blocks.allocate(count)
-    }
-    fn read(&self, block: u64) -> Result<Vec<u8>> {
-        self.blocks.read(block)
-    }
-    fn read_many(&self, blocks: &[u64]) -> Result<Vec<Vec<u8>>> {
-        self.blocks.read_many(blocks)
-    }
-    fn write(&self, blocks: &[(u64, Vec<u8>)]) -> Result<()> {
-        self.blocks.write(blocks)
-    }
-    fn sync(&self) -> Result<()> {
-        self.blocks.sync()
-    }
-    fn free(&self, blocks: &[u64]) {
-        self.blocks.free(blocks);
-    }
-    fn used(&self) -> usize {
-        self.blocks.used()
-    }
-    fn set_used(&self, blocks: &[u64]) {
-        self.blocks.set_used(blocks);
-    }
+    strandline_storage::forward_blocks!(blocks: block_bytes allocate read read_many write sync);
+    strandline_storage::forward_blocks!(blocks: free used set_used);
+
     fn begin_image(&self) {
         let covers = match self.is_complete.load(Ordering::Acquire) {
             true => self.log.end().0.saturating_add(1),
@@ -228,6 +204,9 @@ impl LevelIndex {
             let stored = self.index.checkpoint();
             self.count();
             stored?;
+        } else {
+            // Lookups have read filters.
+            self.count();
         }
         Ok(self.blocks.covers.load(Ordering::Acquire))
     }

@@ -23,8 +23,9 @@
 //!
 //! Memory: pages share the pool's budget with cached blocks (`strandline_storage::pool`). The
 //! directory of the SSD cache ([`Settings::ssd_cache_memory_bytes`]) is taken from it while there
-//! is such a cache. Each index in levels takes a head ([`Settings::index_heads`]) and the lists of
-//! its levels from it; its blocks are in the pool as other blocks are. The places of LIDBlocks are
+//! is such a cache. Each index in levels takes a head ([`Settings::index_heads`]), the lists of its
+//! levels and its filters from it; its blocks are in the pool as other blocks are, and so are those
+//! of filters for which there is no room ([`Settings::index_filters`]). The places of LIDBlocks are
 //! taken from it, too ([`Settings::index_blocks_bytes`]).
 //!
 //! Lock order: `files` is held only to look and to change.
@@ -33,6 +34,7 @@
 //! `opening`, `background` and `removal`, which add methods to [`IndexFiles`].
 //!
 //! [`Settings::index_blocks_bytes`]: crate::Settings::index_blocks_bytes
+//! [`Settings::index_filters`]: crate::Settings::index_filters
 //! [`Settings::index_heads`]: crate::Settings::index_heads
 //! [`Settings::ssd_cache_memory_bytes`]: crate::Settings::ssd_cache_memory_bytes
 
@@ -62,7 +64,7 @@ use std::sync::atomic::AtomicUsize as Counter; // counts bytes; no part of the p
 use strandline_base::sync::{AtomicBool, AtomicU32, Mutex, Ordering};
 use strandline_base::{CommitTs, Result, StorageId};
 use strandline_device::Device;
-use strandline_index::HeadMemory;
+use strandline_index::{FilterMemory, HeadMemory};
 use strandline_storage::level_blocks::BlockQueue;
 use strandline_storage::pages::{PageFileId, PageSettings, PageStore};
 use strandline_storage::pool::Pool;
@@ -83,6 +85,8 @@ pub(crate) struct IndexFiles {
     level_queue: Arc<BlockQueue>,
     /// the memory of the heads of all indexes in levels
     heads: Arc<HeadMemory>,
+    /// the memory of the filters of all indexes in levels
+    filters: Arc<FilterMemory>,
     /// files that were removed because the SSD cache was lost
     lost_with_cache: BTreeSet<PageFileId>,
     txns: Arc<TxnManager>,
@@ -149,6 +153,7 @@ impl IndexFiles {
             pool: database.pool.clone(),
             level_queue: BlockQueue::new(database.device.clone()),
             heads: Arc::new(settings.index_heads()),
+            filters: Arc::new(settings.index_filters()),
             lost_with_cache,
             directory_bytes: Counter::new(directory_bytes),
             has_failing_steps: AtomicBool::new(false),

@@ -1,7 +1,7 @@
 //! Files that go: lost ones, and those that no index has.
 
 use super::IndexFiles;
-use super::held::Files;
+use super::held::{Files, Lost};
 use crate::catalog::index_file::IndexFile;
 use std::collections::{BTreeMap, BTreeSet};
 use strandline_base::Error;
@@ -16,12 +16,35 @@ impl IndexFiles {
 
     /// No opening uses this file again. The first cause counts: with it all parts are closed.
     pub fn note_lost(&self, id: IndexFile, cause: Error) {
-        self.files.lock().lost.entry(id).or_insert(cause);
+        let mut files = self.files.lock();
+        files.lost.entry(id).or_insert(Lost {
+            cause,
+            is_named: false,
+        });
+    }
+
+    /// The manifest names these numbers of lost files: writers may pass over their indexes.
+    pub fn note_lost_named(&self, named: &BTreeSet<u32>) {
+        for (file, lost) in &mut self.files.lock().lost {
+            lost.is_named |= named.contains(&file.number());
+        }
     }
 
     /// The files that no opening uses again, and why.
     pub fn lost(&self) -> BTreeMap<IndexFile, Error> {
-        self.files.lock().lost.clone()
+        let files = self.files.lock();
+        let each = files.lost.iter();
+        each.map(|(file, lost)| (*file, lost.cause.clone()))
+            .collect()
+    }
+
+    /// Those of them that the manifest names.
+    pub fn lost_named(&self) -> BTreeMap<IndexFile, Error> {
+        let files = self.files.lock();
+        let named = files.lost.iter().filter(|(_, lost)| lost.is_named);
+        named
+            .map(|(file, lost)| (*file, lost.cause.clone()))
+            .collect()
     }
 
     /// Whether there are files that no index in memory has.

@@ -167,6 +167,96 @@ fn the_memory_of_blocks_is_taken_and_bounded() {
     assert_eq!(taken.load(Ordering::Relaxed), files.taken_bytes());
 }
 
+/// Nothing changes LIDBlocks at rest, so that the thread of compactions may sleep.
+#[test]
+fn blocks_at_rest_have_no_changes() {
+    let (_, files, _) = files();
+    let storage = IndexStorage::Blocks(LidBlocks {
+        kind: LidBlockKind::Sparse,
+        entries: 4,
+    });
+    let (index, _held) = create_as(&files, storage).expect("files");
+    let steps = || {
+        let mut is_more_due = true;
+        while std::mem::take(&mut is_more_due) {
+            files.compact(&|_| false, &mut |_, steps| {
+                is_more_due |= steps().expect("a step");
+            });
+        }
+        files.changes()
+    };
+    let before = steps();
+    for row in 0..5 {
+        let key = index.encode(&[strandline_base::Value::BigInt(7)]);
+        index.add(&key, strandline_base::RowId(row)).expect("added");
+    }
+    let after = steps();
+    assert!(after > before);
+    assert_eq!(steps(), after);
+    index
+        .lookup(
+            &index.encode(&[strandline_base::Value::BigInt(7)]),
+            &mut Vec::new(),
+        )
+        .expect("read");
+    assert_eq!(steps(), after);
+}
+
+/// Filters that need more than their memory, and more than all indexes may take: entries are found,
+/// the bytes taken stay within the share, and indexes in memory get entries as before.
+#[test]
+fn an_index_whose_filters_exceed_memory_goes_on() {
+    const ENTRIES: i64 = 120_000;
+    let settings = Settings {
+        cache_bytes_max: 128 << 10,
+        ..Settings::default()
+    };
+    let (_, files, pool) = files_with(settings.clone());
+    let (index, held) = create_as(&files, IndexStorage::Levels).expect("a file");
+    held.store_unlogged().expect("complete");
+    let value = |number: i64| [strandline_base::Value::BigInt(2 * number)];
+    let mut load = index.bulk_load();
+    for number in 0..ENTRIES {
+        let row = strandline_base::RowId(number as u64);
+        load.push(&value(number), row, &mut Vec::new())
+            .expect("pushed");
+    }
+    load.finish().expect("loaded");
+    files.checkpoint().expect("checkpoint");
+    // 10 bits an entry.
+    assert!(ENTRIES as usize * 10 / 8 > settings.index_bytes());
+    let assert_bounded = || {
+        let taken = pool.taken_bytes().load(Ordering::Relaxed);
+        assert!(taken <= settings.index_bytes(), "{taken}");
+        let (filters, limit) = (files.filters.taken(), files.filters.limit());
+        assert!((1..=limit).contains(&filters), "{filters} of {limit}");
+    };
+    assert_bounded();
+    let look = |index: &Arc<dyn strandline_index::AccessMethod>| {
+        for number in (0..ENTRIES).step_by(97) {
+            let mut rows = Vec::new();
+            index
+                .lookup(&index.encode(&value(number)), &mut rows)
+                .expect("read");
+            assert_eq!(rows, [strandline_base::RowId(number as u64)]);
+            rows.clear();
+            let absent = [strandline_base::Value::BigInt(2 * number + 1)];
+            index
+                .lookup(&index.encode(&absent), &mut rows)
+                .expect("read");
+            assert_eq!(rows, []);
+        }
+    };
+    look(&index);
+    let file = held.id();
+    drop((index, held));
+    assert_eq!(files.filters.taken(), 0);
+    let (index, _held) = files.open_index(file, one_part()).expect("opened");
+    look(&index);
+    files.checkpoint().expect("checkpoint");
+    assert_bounded();
+}
+
 /// The heads of all indexes in levels stay within the share of indexes.
 #[test]
 fn more_heads_than_memory_allows_are_refused() {

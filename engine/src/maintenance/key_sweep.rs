@@ -40,11 +40,15 @@
 //! before the last sweep can be read. Rows that could not be read do not count: they are looked at
 //! again by a sweep that is due for others.
 //!
+//! A walk holds the entries of a bounded number of rows ([`Settings::sweep_bytes`]); more rows take
+//! more walks, in order of their numbers.
+//!
 //! Lock order: `done` → (one after the other) the index's locks, `left`, [`RowKeys`]. Below that of
 //! [`RowKeys`] are those of point reads and of marks (`store::moved_rows`). Updates come to `left`
 //! and to [`RowKeys`] with their transaction's `state` locked, insertions without.
 //!
 //! [`RowKeys`]: strandline_index::RowKeys
+//! [`Settings::sweep_bytes`]: crate::Settings::sweep_bytes
 
 use crate::catalog::{KeyDef, TableDef};
 use crate::db::opened_entries::has_unknown;
@@ -60,6 +64,64 @@ use std::sync::atomic::Ordering;
 use strandline_base::{CommitTs, Result, RowId, StorageId};
 use strandline_index::KeyBytes;
 use strandline_txn::StartWord;
+
+/// Bytes that a row takes during a walk, but for its entries, and half of those of few short keys.
+const ROW_BYTES: usize = 128;
+
+/// The entries of rows that a walk has met, of as many rows as there is memory for.
+struct Gathered {
+    entries: Vec<(RowId, KeyBytes)>,
+    bytes: usize,
+    bytes_max: usize,
+    /// only the entries of lower rows are here; None: of all rows
+    end: Option<RowId>,
+}
+
+impl Gathered {
+    fn new(bytes_max: usize) -> Self {
+        Self {
+            entries: Vec::new(),
+            bytes: 0,
+            bytes_max,
+            end: None,
+        }
+    }
+
+    fn bytes_of((_, key): &(RowId, KeyBytes)) -> usize {
+        size_of::<(RowId, KeyBytes)>() + key.as_slice().len()
+    }
+
+    fn add(&mut self, row: RowId, key: &KeyBytes) {
+        if self.end.is_some_and(|end| row >= end) {
+            return;
+        }
+        let entry = (row, key.clone());
+        self.bytes += Self::bytes_of(&entry);
+        self.entries.push(entry);
+        if self.bytes > self.bytes_max {
+            self.cut();
+        }
+    }
+
+    /// Leaves the upper half of the rows to a later walk. The entries of one row stay together.
+    fn cut(&mut self) {
+        self.entries.sort_unstable();
+        let Some((middle, _)) = self.entries.get(self.entries.len() / 2) else {
+            return;
+        };
+        let (middle, first) = (*middle, self.entries.first().map(|(row, _)| *row));
+        let end = match first == Some(middle) {
+            true => RowId(middle.0 + 1),
+            false => middle,
+        };
+        let kept = self.entries.partition_point(|(row, _)| *row < end);
+        self.entries.truncate(kept);
+        self.bytes = self.entries.iter().map(Self::bytes_of).sum();
+        self.end = Some(end);
+        // Entries of a single row that exceed the memory are not sorted again and again.
+        self.bytes_max = self.bytes_max.max(2 * self.bytes);
+    }
+}
 
 impl Db {
     /// Sweeps the indexes with enough removable entries; with `all`, those with any. Returns
@@ -176,8 +238,8 @@ impl Db {
         swept.map(|_| true)
     }
 
-    /// Removes the entries of `gone` rows, and the entries under keys that rows have left. Returns
-    /// how many rows cannot be read.
+    /// Removes the entries of `gone` rows, and the entries under keys that rows have left: of as
+    /// many rows in one walk over the index as memory allows. Returns how many rows cannot be read.
     ///
     /// # Errors
     /// Those of the index.
@@ -188,18 +250,44 @@ impl Db {
         gone: &RowsByRange,
         horizon: &Horizon,
     ) -> Result<u64> {
-        let mut left = key.sweep.take_left_by(horizon.kept_from());
+        let mut unreadable = 0;
+        let mut next = Some(RowId(0));
+        while let Some(from) = next.filter(|_| !self.maintenance.closed.load(Ordering::Acquire)) {
+            let more;
+            (more, next) = self.sweep_part(store, key, (gone, from), horizon)?;
+            unreadable += more;
+        }
+        Ok(unreadable)
+    }
+
+    /// One walk of [`Db::sweep_rows`], for the rows that have left a key from `from` on. Returns how
+    /// many of them cannot be read, and where the next walk begins.
+    fn sweep_part(
+        &self,
+        store: &Store,
+        key: &StoredIndex,
+        (gone, from): (&RowsByRange, RowId),
+        horizon: &Horizon,
+    ) -> Result<(u64, Option<RowId>)> {
+        let bytes_max = self.settings.sweep_bytes();
+        let rows_max = bytes_max / ROW_BYTES;
+        let taken = key
+            .sweep
+            .take_left_by(horizon.kept_from(), from.range(), rows_max);
+        let mut next = taken.next.map(|range| RowId::new(range, 0));
+        let mut left = taken.rows;
         // A range that came after `gone` was made is for the next sweep.
-        let later: Vec<_> = left.extract_if(.., |(_, row)| !gone.knows(*row)).collect();
+        let is_later = |row: RowId| !gone.knows(row) || row < from;
+        let mut later: Vec<_> = left.extract_if(.., |(_, row)| is_later(*row)).collect();
         let mut moved = gone.none_of_the_same();
         left.iter().for_each(|(_, row)| moved.add(*row));
-        let mut entries: Vec<(RowId, KeyBytes)> = Vec::new();
+        let mut gathered = Gathered::new(bytes_max);
         let retained = key.index.retain(&mut |bytes, row| {
             if gone.has(row) {
                 return false;
             }
             if moved.has(row) {
-                entries.push((row, bytes.clone()));
+                gathered.add(row, bytes);
             }
             true
         });
@@ -208,6 +296,11 @@ impl Db {
             key.sweep.note_all_left(left.into_iter().chain(later));
             return Err(failure);
         }
+        if let Some(end) = gathered.end {
+            later.extend(left.extract_if(.., |(_, row)| *row >= end));
+            next = Some(end);
+        }
+        let mut entries = gathered.entries;
         entries.sort_unstable();
         // Each row once, by when it left a key last; those that are done with are taken out.
         left.sort_unstable_by_key(|(ts, row)| (*row, std::cmp::Reverse(*ts)));
@@ -231,7 +324,7 @@ impl Db {
             true
         });
         key.sweep.note_all_left(left.into_iter().chain(later));
-        Ok(unreadable)
+        Ok((unreadable, next))
     }
 
     /// Retires the entries of a row under its `own` keys that no reader needs. Returns whether the

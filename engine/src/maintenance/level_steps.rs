@@ -19,8 +19,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use strandline_base::{ErrorKind, Result};
 
-/// Interval of the thread's looks whether a compaction is due. A head that is half full when it is
-/// seen has room for the writers meanwhile, or they do steps.
+/// Interval of the thread's looks whether a step is due. A head that is half full, or a block that
+/// is nearly full, when it is seen has room for the writers meanwhile, or they do steps.
 const IDLE: Duration = Duration::from_millis(20);
 /// That interval while nobody changes such an index. The first writers do steps themselves.
 const IDLE_WITHOUT_CHANGES: Duration = Duration::from_secs(1);
@@ -33,8 +33,8 @@ pub(super) fn run(db: &Weak<Db>, maintenance: &Maintenance) {
             return;
         };
         let is_more_due = db.do_level_steps();
-        let changes = db.index_files.level_changes();
-        let idle = match changes != seen || db.index_files.has_blocks() {
+        let changes = db.index_files.changes();
+        let idle = match changes != seen {
             true => IDLE,
             false => IDLE_WITHOUT_CHANGES,
         };

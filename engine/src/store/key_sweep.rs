@@ -2,12 +2,12 @@
 //! sweep. `maintenance::key_sweep` does the work.
 
 use super::StoredRange;
-use super::left_rows::LeftRows;
+use super::left_rows::{LeftRows, Taken};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use strandline_base::sync::Mutex;
-use strandline_base::{CommitTs, RANGE_ROWS, RowId};
+use strandline_base::{CommitTs, RANGE_ROWS, RangeNo, RowId};
 use strandline_index::RowKeys;
 use strandline_table::lineage::base::BaseBody;
 use strandline_table::lineage::range::RangeVersion;
@@ -88,9 +88,10 @@ impl KeySweep {
         self.left.lock().rows()
     }
 
-    /// Takes the rows that left a key at or before `ts`.
-    pub fn take_left_by(&self, ts: CommitTs) -> Vec<(CommitTs, RowId)> {
-        self.left.lock().take_by(ts)
+    /// Takes rows that left a key at or before `ts`, of ranges from `from` on; see
+    /// [`LeftRows::take_by`].
+    pub fn take_left_by(&self, ts: CommitTs, from: RangeNo, at_most: usize) -> Taken {
+        self.left.lock().take_by(ts, from, at_most)
     }
 }
 

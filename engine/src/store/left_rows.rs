@@ -8,7 +8,8 @@
 //! 1. A row is here from the commit by which it left a key until it is taken.
 //! 2. A row is not taken at a moment before its update. In an epoch it may wait longer than it has
 //!    to, up to the epoch's last update.
-//! 3. Memory: at most [`LISTED`] updates of 16 bytes, and [`EPOCHS`] epochs of at most a bit for
+//! 3. A sweep takes rows range by range, so that it holds few of them at a time.
+//! 4. Memory: at most [`LISTED`] updates of 16 bytes, and [`EPOCHS`] epochs of at most a bit for
 //!    each row of a range and of 2 bytes for each row that is in it. It counts as indexes' memory.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
@@ -35,6 +36,14 @@ pub(crate) struct LeftRows {
     counted: usize,
     /// bytes that indexes use
     memory: Arc<AtomicUsize>,
+}
+
+/// Rows that a sweep takes.
+pub(crate) struct Taken {
+    /// with the moment by which each has left a key; a row may be there more than once
+    pub rows: Vec<(CommitTs, RowId)>,
+    /// the range from which on rows are left; None: there are none
+    pub next: Option<RangeNo>,
 }
 
 /// Rows that have left a key at or before a moment.
@@ -103,22 +112,66 @@ impl LeftRows {
         rows
     }
 
-    /// Takes the rows that have left a key at or before `ts` for the last time, as far as is known.
-    pub fn take_by(&mut self, ts: CommitTs) -> Vec<(CommitTs, RowId)> {
+    /// Takes rows that have left a key at or before `ts` for the last time, as far as is known:
+    /// those of the range `from` and of as many ranges behind it as have up to `at_most` rows
+    /// together, but at least one range.
+    pub fn take_by(&mut self, ts: CommitTs, from: RangeNo, at_most: usize) -> Taken {
+        let next = self.end_of(ts, from, at_most);
+        let is_meant = |range: RangeNo| range >= from && next.is_none_or(|next| range < next);
         let end = self.listed.partition_point(|(at, _)| *at <= ts);
-        let mut taken: Vec<_> = self.listed.drain(..end).collect();
-        for epoch in self.epochs.extract_if(.., |epoch| epoch.newest <= ts) {
-            epoch.visit(|row| taken.push((epoch.newest, row)));
+        let mut rows = Vec::new();
+        let mut at = 0;
+        self.listed.retain(|(left, row)| {
+            at += 1;
+            let is_taken = at <= end && is_meant(row.range());
+            rows.extend(is_taken.then_some((*left, *row)));
+            !is_taken
+        });
+        for epoch in self.epochs.iter_mut().filter(|epoch| epoch.newest <= ts) {
             self.epoch_bytes -= epoch.bytes();
+            let newest = epoch.newest;
+            let taken = epoch.rows.extract_if(from.., |range, _| is_meant(*range));
+            let before = rows.len();
+            for (range, slots) in taken {
+                slots.visit(range, |row| rows.push((newest, row)));
+            }
+            let updates = (rows.len() - before) as u64;
+            epoch.updates = epoch.updates.saturating_sub(updates).max(1);
+            self.epoch_bytes += epoch.bytes();
         }
+        let emptied = self.epochs.extract_if(.., |epoch| epoch.rows.is_empty());
+        self.epoch_bytes -= emptied.map(|epoch| epoch.bytes()).sum::<usize>();
         if self.listed.capacity() / 4 > self.listed.len() {
             self.listed.shrink_to_fit();
         }
         self.count();
-        taken
+        Taken { rows, next }
     }
 
-    /// Keeps invariant 3.
+    /// Where [`LeftRows::take_by`] ends; None: behind the last range.
+    fn end_of(&self, ts: CommitTs, from: RangeNo, at_most: usize) -> Option<RangeNo> {
+        let mut of_ranges: BTreeMap<RangeNo, usize> = BTreeMap::new();
+        let listed = self.listed.iter().take_while(|(at, _)| *at <= ts);
+        for (_, row) in listed.filter(|(_, row)| row.range() >= from) {
+            *of_ranges.entry(row.range()).or_default() += 1;
+        }
+        for epoch in self.epochs.iter().filter(|epoch| epoch.newest <= ts) {
+            for (range, slots) in epoch.rows.range(from..) {
+                *of_ranges.entry(*range).or_default() += slots.len();
+            }
+        }
+        let mut rows = 0;
+        let mut ranges = of_ranges.into_iter();
+        let is_first = ranges.next();
+        rows += is_first.map_or(0, |(_, first)| first);
+        let behind = ranges.find(|(_, more)| {
+            rows += more;
+            rows > at_most
+        });
+        behind.map(|(range, _)| range)
+    }
+
+    /// Keeps invariant 4.
     fn gather(&mut self) {
         while self.listed.len() > LISTED {
             let oldest: Vec<_> = self.listed.drain(..LISTED / 2).collect();
@@ -199,12 +252,7 @@ impl Epoch {
 
     fn visit(&self, mut visit: impl FnMut(RowId)) {
         for (range, slots) in &self.rows {
-            match slots {
-                Slots::Few(few) => few.iter().for_each(|slot| visit(RowId::new(*range, *slot))),
-                Slots::Many(many) => many
-                    .iter()
-                    .for_each(|slot| visit(RowId::new(*range, slot as u16))),
-            }
+            slots.visit(*range, &mut visit);
         }
     }
 
@@ -219,6 +267,22 @@ impl Epoch {
 }
 
 impl Slots {
+    fn visit(&self, range: RangeNo, mut visit: impl FnMut(RowId)) {
+        match self {
+            Self::Few(few) => few.iter().for_each(|slot| visit(RowId::new(range, *slot))),
+            Self::Many(many) => many
+                .iter()
+                .for_each(|slot| visit(RowId::new(range, slot as u16))),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Few(few) => few.len(),
+            Self::Many(many) => many.count(),
+        }
+    }
+
     fn add(&mut self, slot: usize) {
         match self {
             Self::Many(many) => {
@@ -271,7 +335,19 @@ mod tests {
         assert_eq!(left.updates_by(CommitTs::MAX), all.len() as u64);
         let mut taken = HashSet::new();
         for cut in [100_000, 400_000, 700_000, 1_000_000] {
-            taken.extend(left.take_by(CommitTs(cut)).into_iter().map(|(_, row)| row));
+            let mut from = Some(RangeNo(0));
+            while let Some(begin) = from {
+                let part = left.take_by(CommitTs(cut), begin, 30_000);
+                let ranges: HashSet<_> = part.rows.iter().map(|(_, row)| row.range()).collect();
+                assert!(part.rows.len() <= 30_000 || ranges.len() == 1, "{ranges:?}");
+                assert!(ranges.iter().all(|range| *range >= begin));
+                assert!(
+                    part.next
+                        .is_none_or(|next| ranges.iter().all(|range| *range < next))
+                );
+                taken.extend(part.rows.into_iter().map(|(_, row)| row));
+                from = part.next;
+            }
             let waiting = left.rows();
             for (ts, row) in &all {
                 assert!(*ts <= cut || waiting.contains(row), "{row:?} at {ts}");
@@ -297,8 +373,10 @@ mod tests {
             assert_eq!(bytes, left.bytes());
             assert!(bytes <= limit, "{bytes}, not {limit}");
         }
-        let half = left.take_by(CommitTs(1_000_000));
-        left.note_all(half);
+        let half = left.take_by(CommitTs(1_000_000), RangeNo(0), usize::MAX);
+        assert_eq!(memory.load(Ordering::Relaxed), left.bytes());
+        left.note_all(half.rows);
+        left.take_by(CommitTs(1_500_000), RangeNo(1), RANGE_ROWS);
         assert_eq!(memory.load(Ordering::Relaxed), left.bytes());
         let epochs: usize = left.epochs.iter().map(Epoch::bytes).sum();
         assert_eq!(left.epoch_bytes, epochs);

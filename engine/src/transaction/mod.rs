@@ -397,7 +397,9 @@ impl Transaction {
         if let Some(slot) = &slot {
             slot.abort();
         }
-        undo(state, 0, &RareMark::START);
+        if undo(state, 0, &RareMark::START) {
+            self.db.give_up_lost_files();
+        }
         if state.catalog_changed {
             self.forget_created_identities();
         }

@@ -111,8 +111,9 @@ impl RareWork {
     }
 
     /// Undoes the loads and the changes of definitions since `mark`; their rows are undone already.
+    /// Returns whether indexes in files are back, whose files may have been lost meanwhile.
     #[cold]
-    pub(super) fn undo(&mut self, mark: &RareMark) {
+    pub(super) fn undo(&mut self, mark: &RareMark) -> bool {
         for load in self.loads.drain(mark.loads..) {
             load.file.remove_when_unused();
         }
@@ -123,9 +124,11 @@ impl RareWork {
             store.remove_index(&index);
         }
         // Complete: the transaction holds the table alone, and its own rows are undone.
+        let is_any_back = self.replaced.len() > mark.replaced;
         for (store, index) in self.replaced.drain(mark.replaced..).rev() {
             store.put_index(index);
         }
+        is_any_back
     }
 
     /// Restores the checks and the modes of constraints at `mark`.

@@ -70,7 +70,9 @@ impl Transaction {
         let shown = &mut state.footprint.shown;
         self.db.backpressure.show(shown, savepoint.bytes);
         take_back_keys(&mut state, savepoint.entries, &savepoint.rare);
-        undo(&mut state, savepoint.written, &savepoint.rare);
+        if undo(&mut state, savepoint.written, &savepoint.rare) {
+            self.db.give_up_lost_files();
+        }
         if let Some(rare) = &mut state.rare {
             rare.go_back_in_checks(&savepoint.rare);
         }
@@ -126,15 +128,15 @@ pub(super) fn take_back_keys(state: &mut TxnState, entries: usize, mark: &RareMa
     }
 }
 
-/// Undoes all work from the given positions on.
-pub(super) fn undo(state: &mut TxnState, written: usize, mark: &RareMark) {
+/// Undoes all work from the given positions on. Returns whether indexes in files are back, whose
+/// files may have been lost meanwhile.
+pub(super) fn undo(state: &mut TxnState, written: usize, mark: &RareMark) -> bool {
     if let Some(rare) = &state.rare {
         rare.forget_loads(mark);
     }
     for written in state.written.drain(written..) {
         written.stamp(StartWord::ABORTED);
     }
-    if let Some(rare) = &mut state.rare {
-        rare.undo(mark);
-    }
+    let rare = state.rare.as_mut();
+    rare.is_some_and(|rare| rare.undo(mark))
 }

@@ -7,6 +7,8 @@ mod builds;
 mod common;
 #[path = "../page_indexes/comparisons.rs"]
 mod comparisons;
+#[path = "../page_indexes/copies.rs"]
+mod copies;
 #[path = "../indexes/covered.rs"]
 mod covered;
 #[path = "../indexes/crash.rs"]
@@ -22,6 +24,8 @@ mod expressions;
 #[path = "../page_indexes/faults.rs"]
 mod faults;
 mod files;
+#[path = "../page_indexes/full_disk.rs"]
+mod full_disk;
 #[path = "../page_indexes/history.rs"]
 mod history;
 #[path = "../indexes/key_hints.rs"]
@@ -42,6 +46,8 @@ mod ordered_keys;
 mod reading;
 #[path = "../indexes/references.rs"]
 mod references;
+#[path = "../page_indexes/room.rs"]
+mod room;
 #[path = "../indexes/support.rs"]
 mod support;
 

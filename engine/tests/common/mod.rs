@@ -125,6 +125,10 @@ const RECORDS_BEFORE_2_31: u64 = 40;
 /// the suites need several turns.
 const COMPARISON_TURN_ENTRIES: usize = 64;
 
+/// Bytes of entries that a sweep of [`open_eager`] holds: most sweeps walk over an index several
+/// times.
+const SWEEP_BYTES: usize = 2_000;
+
 /// The same; a range is due for a merge, if not in all its columns, when it has so many pending
 /// records.
 pub fn open_eager(
@@ -141,6 +145,7 @@ pub fn eager(merge_pending_records: u32) -> Settings {
         merge_pending_records,
         first_tail_record: (1 << 31) - RECORDS_BEFORE_2_31,
         comparison_turn_entries: COMPARISON_TURN_ENTRIES,
+        sweep_bytes_max: SWEEP_BYTES,
         ..Settings::default()
     }
 }

@@ -6,6 +6,8 @@ mod builds;
 mod common;
 #[path = "../page_indexes/comparisons.rs"]
 mod comparisons;
+#[path = "../page_indexes/copies.rs"]
+mod copies;
 #[path = "../indexes/covered.rs"]
 mod covered;
 #[path = "../indexes/crash.rs"]
@@ -47,6 +49,8 @@ mod reading;
 #[path = "../indexes/references.rs"]
 mod references;
 mod replays;
+#[path = "../page_indexes/room.rs"]
+mod room;
 #[path = "../indexes/support.rs"]
 mod support;
 

@@ -10,7 +10,8 @@ use crate::support::*;
 use std::sync::Arc;
 use strandline_base::ManualClock;
 use strandline_base::rng::Rng;
-use strandline_engine::catalog::{HistoryPolicy, KeyDef};
+use strandline_engine::catalog::index::IndexId;
+use strandline_engine::catalog::{HistoryPolicy, KeyDef, TableDef};
 use strandline_engine::*;
 
 /// A table with two indexes and an ordered key.
@@ -87,7 +88,13 @@ pub fn verify(disk: &Machine, wall: &Arc<ManualClock>, what: &str) {
     assert_sound(&db, what);
     assert_eq!(page_files(&*disk.device()), named_files(&db), "{what}");
     // New rows take the places of rows that the crash has ended.
-    insert_some(&db, 70..75).expect("insert");
+    let rows = run(&db, |s| Ok(scanned(s, &table(&db)))).expect("a scan");
+    let keys = rows.iter().filter_map(|row| match row[0] {
+        Value::BigInt(k) => Some(k),
+        _ => None,
+    });
+    let next = keys.max().map_or(0, |last| last + 1);
+    insert_some(&db, next..next + 5).expect("insert");
     assert_sound(&db, what);
     db.checkpoint(true).expect("checkpoint");
     db.checkpoint(true).expect("a sweep");
@@ -230,6 +237,56 @@ fn a_file_that_is_lost_before_its_index_is_committed_is_not_used(place: Place) {
         }
     }
     assert!(lost >= 1);
+}
+
+/// The old file of a key is lost while a REINDEX is open, which is then rolled back: from that moment
+/// on the index is unusable. What does not need it goes on, and another REINDEX helps.
+fn a_reindex_that_brings_a_lost_file_back_leaves_it_unusable(place: Place) {
+    let reindex = |t: &mut TableDef| {
+        let number = IndexId(t.next_index);
+        t.next_index += 1;
+        let keys = t.keys.iter_mut().filter_map(|key| key.ordered.as_mut());
+        keys.for_each(|def| Arc::make_mut(def).id = number);
+    };
+    let mut lost = [0; 2];
+    for (n, to_savepoint) in FAILED_SYNCS.flat_map(|n| [(n, false), (n, true)]) {
+        let (disk, wall, db) = begin(n, place);
+        insert_some(&db, 0..40).expect("insert");
+        let txn = db.begin(TxnOptions::default()).expect("begin");
+        let savepoint = txn.savepoint();
+        alter_in(&txn, reindex);
+        disk.files().fail_sync(n);
+        let _ = db.checkpoint(true);
+        match to_savepoint {
+            true => txn.rollback_to(&savepoint).expect("back"),
+            false => txn.rollback(),
+        }
+        let (t, what) = (table(&db), format!("sync {n}, savepoint: {to_savepoint}"));
+        let key = named(&t, "t_ak_key").id;
+        if !run(&db, |s| Ok(s.has_index(&t, key))).expect("a look") {
+            lost[usize::from(to_savepoint)] += 1;
+            let refused = insert_some(&db, 40..45).expect_err("uniqueness cannot be checked");
+            assert_eq!(refused.sqlstate(), SqlState::DATA_CORRUPTED, "{what}");
+            assert!(refused.message().contains("t_ak_key"), "{what}: {refused}");
+            assert!(!db.failing_work().is_empty(), "{what}: it is told");
+            run(&db, |s| s.point_delete(&t, 0, &[Value::BigInt(7)]))
+                .unwrap_or_else(|e| panic!("{what}: {e}"));
+            txn.rollback();
+            alter(&db, reindex);
+            insert_some(&db, 40..45).unwrap_or_else(|e| panic!("{what}: {e}"));
+            assert_sound(&db, &what);
+        }
+        txn.rollback();
+        drop((txn, db));
+        for seed in [0, 1, n] {
+            verify(
+                &disk.after_crash(seed),
+                &wall,
+                &format!("{what}, outcome {seed}"),
+            );
+        }
+    }
+    assert!(lost.iter().all(|lost| *lost > 0), "{lost:?}");
 }
 
 /// A lost file is not opened again, though its pages may look whole: the next opening builds it.
@@ -477,6 +534,7 @@ in_places! {
         indexes_are_whole_after_two_crashes,
         a_failed_sync_costs_the_index_of_the_file,
         a_lost_file_is_not_used_again,
+        a_reindex_that_brings_a_lost_file_back_leaves_it_unusable,
         a_file_that_is_lost_before_its_index_is_committed_is_not_used,
         a_failed_write_keeps_the_log_until_it_works_again,
         a_damaged_root_is_built_again_by_the_opening,

@@ -8,6 +8,7 @@ mod cached_faults;
 #[path = "../common/mod.rs"]
 mod common;
 mod comparisons;
+mod copies;
 #[path = "../indexes/covered.rs"]
 mod covered;
 #[path = "../indexes/crash.rs"]
@@ -41,6 +42,7 @@ mod ordered_keys;
 mod reading;
 #[path = "../indexes/references.rs"]
 mod references;
+mod room;
 #[path = "../indexes/support.rs"]
 mod support;
 mod tier_damage;

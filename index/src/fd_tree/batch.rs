@@ -90,7 +90,8 @@ impl Batch {
                     content: Content::Filter(one.filter.clone(), nth),
                 });
             }
-            let stored = Partition::of(one.first, one.level.run, one.ordinal, one.filter).at(own);
+            let stored = Partition::stored(one.first, one.level.run, one.ordinal, own);
+            let stored = stored.written(one.filter, &shared.filters);
             batch.partitions.push((one.level, Arc::new(stored)));
         }
         batch.blocks.sort_unstable_by_key(|block| block.number);

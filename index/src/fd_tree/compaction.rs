@@ -21,7 +21,7 @@ use super::image;
 use super::level::Level;
 use super::loaded::Loaded;
 use super::partition::entries_max;
-use super::plan::plan;
+use super::plan::Plan;
 use super::progress::Work;
 use super::sources::{HEAD, LOAD, Sources};
 use super::state::{Mode, Old, Shared, Slot, State};
@@ -75,22 +75,15 @@ pub(super) struct Compaction {
 }
 
 impl Compaction {
-    /// Merge-prepare: the head becomes the old head; a load's entries are inserted, too.
+    /// Merge-prepare: the head becomes the old head; a load's entries are inserted, too. `plan`: of
+    /// this state and load.
     pub fn begin(
         shared: &Shared,
         state: &mut State,
-        is_underflow: bool,
+        plan: Plan,
         loaded: Option<Arc<Loaded>>,
     ) -> Self {
-        let block_bytes = shared.blocks.block_bytes();
         debug_assert!(state.old.is_none(), "one compaction at a time");
-        let plan = plan(
-            &shared.settings,
-            state,
-            block_bytes,
-            is_underflow,
-            loaded.as_deref(),
-        );
         let below = state.slots.split_off(plan.replaced);
         let mut slots: Vec<Slot> = Vec::new();
         for above in (0..=plan.fence_levels).rev() {

@@ -55,9 +55,13 @@ impl Filter {
         lines * LINE_BITS / bits_per_entry.max(1)
     }
 
+    /// The line of a hash in a filter of so many lines.
+    pub fn line_of(hash: u64, lines: usize) -> usize {
+        ((u128::from(hash) * lines as u128) >> u64::BITS) as usize
+    }
+
     fn line(&self, hash: u64) -> Option<&[AtomicU32; WORDS]> {
-        let at = (u128::from(hash) * self.lines.len() as u128) >> u64::BITS;
-        self.lines.get(at as usize)
+        self.lines.get(Self::line_of(hash, self.lines.len()))
     }
 
     fn masks(hash: u64) -> [u32; WORDS] {
@@ -74,7 +78,12 @@ impl Filter {
 
     /// False: no entry with this hash has been added.
     pub fn may_contain(&self, hash: u64) -> bool {
-        let words = self.line(hash).into_iter().flatten();
+        self.line_may_contain(Self::line_of(hash, self.lines.len()), hash)
+    }
+
+    /// As [`Filter::may_contain`], where the hash's line is `line` of these lines.
+    pub fn line_may_contain(&self, line: usize, hash: u64) -> bool {
+        let words = self.lines.get(line).into_iter().flatten();
         words
             .zip(Self::masks(hash))
             .all(|(word, mask)| word.load(Relaxed) & mask != 0)

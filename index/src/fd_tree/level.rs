@@ -12,7 +12,7 @@
 
 use super::block::{Block, Identity, index_name};
 use super::filter::hash_of_entry;
-use super::partition::Partition;
+use super::partition::{FilterSource, Partition};
 use crate::key_hash::hash_bytes;
 use std::sync::Arc;
 use strandline_base::sync::RwLock;
@@ -230,14 +230,9 @@ impl Level {
         passed.flat_map(|one| one.owned().to_vec()).collect()
     }
 
-    /// Whether there may be this data entry, or one of this key; false is certain. Reads a filter
-    /// that is not in memory.
-    pub fn may_contain(
-        &self,
-        wanted: Wanted<'_>,
-        tree: u64,
-        blocks: &dyn LevelBlocks,
-    ) -> Result<bool> {
+    /// Whether there may be this data entry, or one of this key; false is certain. Reads of a filter
+    /// that is not in memory what it needs.
+    pub fn may_contain(&self, wanted: Wanted<'_>, source: FilterSource<'_>) -> Result<bool> {
         if self.only_fences || self.filter_bits == 0 {
             return Ok(!self.only_fences);
         }
@@ -260,8 +255,7 @@ impl Level {
             }
         }
         for partition in unread {
-            let filter = partition.filter(tree, blocks)?;
-            if filter.may_contain(wanted.hash) {
+            if partition.may_contain(wanted.hash, source)? {
                 return Ok(true);
             }
         }

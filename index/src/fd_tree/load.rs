@@ -15,7 +15,8 @@
 //!    and drops what is there. If the head has grown meanwhile, other levels may be replaced: the
 //!    load then looks into those that are left, too.
 //!
-//! Who asks for entries that may not be alone under their key has the load look into all levels.
+//! A load of a unique index reports the entries whose keys have other entries, too. For that it
+//! looks into all levels.
 //!
 //! The log does not have these entries. A load is durable when its compaction has ended; after a
 //! crash the entries up to the last durable wavefront are there.
@@ -68,7 +69,7 @@ pub(super) fn begin(
         }
         let loaded = Arc::new(loaded);
         state.loads += 1;
-        let compaction = Compaction::begin(shared, &mut state, false, Some(loaded.clone()));
+        let compaction = Compaction::begin(shared, &mut state, plan, Some(loaded.clone()));
         return Ok((loaded, compaction));
     }
 }

@@ -1,6 +1,7 @@
 //! Filters of a level, each for the data entries from one entry up to the next filter. They are
 //! written with the blocks of the same batch, and read when a lookup first needs them, so that an
-//! opened tree knows its absent keys as well.
+//! opened tree knows its absent keys as well. A filter for which the filters' memory has no room is
+//! read by blocks, which the pool keeps: of each lookup at most one, and one more for its size.
 //!
 //! ```text
 //! 0   u32  CRC-32C over tree, number, 1, and the bytes from 4 up to the end of the lines
@@ -13,11 +14,13 @@
 
 use super::block::{Identity, index_name};
 use super::filter::{Filter, LINE_BYTES};
+use super::filter_memory::{FilterMemory, FilterShare};
 use std::sync::Arc;
 use strandline_base::bytes::{ByteReader, PutBytes};
 use strandline_base::sync::OnceLock;
 use strandline_base::{Error, Result, checksum};
 use strandline_storage::level_blocks::LevelBlocks;
+use strandline_storage::pool::{FrameHandle, Pool};
 
 const VERSION: u16 = 1;
 const HEADER_BYTES: usize = 24;
@@ -26,6 +29,16 @@ const CHECKSUM_BYTES: usize = 4;
 const KIND: u64 = 1;
 /// The most blocks of a filter.
 const BLOCKS_MAX: usize = if cfg!(test) { 2 } else { 16 };
+
+/// Where filters that are not in memory come from, and what keeps them.
+#[derive(Clone, Copy)]
+pub(super) struct FilterSource<'a> {
+    pub tree: u64,
+    pub blocks: &'a dyn LevelBlocks,
+    /// keeps blocks of filters for which there is no memory
+    pub pool: &'a Arc<Pool>,
+    pub memory: &'a Arc<FilterMemory>,
+}
 
 /// The filter of a part of a level.
 #[derive(Debug)]
@@ -40,8 +53,25 @@ pub(super) struct Partition {
     pub numbers: Vec<u64>,
     /// its blocks belong to another level, which has taken it over
     pub is_lent: bool,
-    /// empty after an opening, until it is read
-    filter: OnceLock<Arc<Filter>>,
+    content: Arc<Content>,
+}
+
+/// What is in memory of a filter.
+#[derive(Debug, Default)]
+struct Content {
+    /// empty after an opening, until it is read, and while memory has no room for it
+    whole: OnceLock<Resident>,
+    /// the number of its lines, as soon as it is known
+    lines: OnceLock<usize>,
+    /// the frames of its blocks, as soon as one is read by itself
+    frames: OnceLock<Box<[FrameHandle<Filter>]>>,
+}
+
+/// A filter in memory; one that is not written yet has no share of the filters' memory.
+#[derive(Debug)]
+struct Resident {
+    filter: Arc<Filter>,
+    _share: Option<FilterShare>,
 }
 
 /// Lines that fit into a block.
@@ -63,20 +93,24 @@ impl Partition {
             ordinal,
             numbers,
             is_lent: false,
-            filter: OnceLock::new(),
+            content: Arc::default(),
         }
     }
 
-    /// A filter in memory.
+    /// A filter that is not written.
     pub fn of(first: Box<[u8]>, run: u64, ordinal: u64, filter: Arc<Filter>) -> Self {
         let partition = Self::stored(first, run, ordinal, Vec::new());
-        let _is_new = partition.filter.set(filter);
+        partition.content.set(filter, None);
         partition
     }
 
-    /// The filter, which is written to these blocks.
-    pub fn at(self, numbers: Vec<u64>) -> Self {
-        Self { numbers, ..self }
+    /// As [`Partition::stored`], of this filter, which stays in memory if there is room.
+    pub fn written(self, filter: Arc<Filter>, memory: &Arc<FilterMemory>) -> Self {
+        let _is_new = self.content.lines.set(filter.lines());
+        if let Some(share) = memory.take(filter.memory_bytes()) {
+            self.content.set(filter, Some(share));
+        }
+        self
     }
 
     /// The same filter for a level that it does not belong to any more.
@@ -84,7 +118,7 @@ impl Partition {
         Self {
             first: self.first.clone(),
             numbers: self.numbers.clone(),
-            filter: self.filter.clone(),
+            content: self.content.clone(),
             is_lent: true,
             ..*self
         }
@@ -98,15 +132,18 @@ impl Partition {
         }
     }
 
-    /// Bytes of memory.
+    /// Bytes of memory, without blocks in the pool.
     pub fn memory_bytes(&self) -> usize {
-        let own = size_of::<Self>() + self.first.len() + size_of_val(self.numbers.as_slice());
-        own + self.in_memory().map_or(0, |filter| filter.memory_bytes())
+        let own = size_of::<Self>() + size_of::<Content>();
+        let frames = self.content.frames.get();
+        let frames = frames.map_or(0, |frames| size_of_val(&**frames));
+        let lists = self.first.len() + size_of_val(self.numbers.as_slice()) + frames;
+        own + lists + self.in_memory().map_or(0, |filter| filter.memory_bytes())
     }
 
     /// The filter, if it is in memory.
     pub fn in_memory(&self) -> Option<&Filter> {
-        self.filter.get().map(|filter| &**filter)
+        self.content.whole.get().map(|whole| &*whole.filter)
     }
 
     fn places(&self, tree: u64) -> impl Iterator<Item = Identity> {
@@ -130,25 +167,99 @@ impl Partition {
         places.map(|at| at.number).collect()
     }
 
+    /// Whether there may be a data entry with this hash; false is certain. A filter that is not in
+    /// memory is read: all of it if there is room, else the block that tells.
+    ///
+    /// # Errors
+    /// The device's; XX001 if a block is damaged.
+    pub fn may_contain(&self, hash: u64, source: FilterSource<'_>) -> Result<bool> {
+        if let Some(filter) = self.in_memory() {
+            return Ok(filter.may_contain(hash));
+        }
+        let bytes = self.numbers.len() * source.blocks.block_bytes();
+        if let Some(share) = source.memory.take(bytes) {
+            let filter = self.read(source.tree, source.blocks)?;
+            return Ok(self.content.set(filter, Some(share)).may_contain(hash));
+        }
+        let a_block = lines_a_block(source.blocks.block_bytes()).max(1);
+        let lines = match self.content.lines.get() {
+            Some(lines) => *lines,
+            None => {
+                // All blocks but the last one are full.
+                let last = self.numbers.len().saturating_sub(1);
+                let of_last = self.block(last, source, |block| block.lines())?;
+                *self.content.lines.get_or_init(|| last * a_block + of_last)
+            }
+        };
+        let line = Filter::line_of(hash, lines);
+        let is_there = |block: &Filter| block.line_may_contain(line % a_block, hash);
+        self.block(line / a_block, source, is_there)
+    }
+
     /// The filter.
     ///
     /// # Errors
     /// The device's; XX001 if a block is damaged.
-    pub fn filter(&self, tree: u64, blocks: &dyn LevelBlocks) -> Result<Arc<Filter>> {
-        if let Some(filter) = self.filter.get() {
-            return Ok(filter.clone());
+    pub fn read(&self, tree: u64, blocks: &dyn LevelBlocks) -> Result<Arc<Filter>> {
+        if let Some(whole) = self.content.whole.get() {
+            return Ok(whole.filter.clone());
         }
         let mut filter = Filter::default();
         let read = blocks.read_many(&self.numbers)?;
         for (at, bytes) in self.places(tree).zip(read) {
-            let number = at.number;
-            take_block(&bytes, at, &mut filter).ok_or_else(|| {
-                let place = format!("block {number} of {}", index_name(tree));
-                Error::corrupt(place, "the filter in it is damaged: build the index anew")
-            })?;
+            take_block(&bytes, at, &mut filter).ok_or_else(|| damaged(at))?;
         }
-        Ok(self.filter.get_or_init(|| Arc::new(filter)).clone())
+        Ok(Arc::new(filter))
     }
+
+    /// What `look` finds in one of the filter's blocks, which the pool keeps.
+    fn block<R>(
+        &self,
+        nth: usize,
+        source: FilterSource<'_>,
+        look: impl FnOnce(&Filter) -> R,
+    ) -> Result<R> {
+        let load = || {
+            let places = &mut self.places(source.tree);
+            let at = places.nth(nth).ok_or_else(|| {
+                let what = format!(
+                    "a filter of {} blocks has no block {nth}",
+                    self.numbers.len()
+                );
+                Error::corrupt(index_name(source.tree), what)
+            })?;
+            let bytes = source.blocks.read(at.number)?;
+            let mut filter = Filter::default();
+            take_block(&bytes, at, &mut filter).ok_or_else(|| damaged(at))?;
+            let bytes = filter.memory_bytes();
+            Ok((filter, bytes))
+        };
+        let frames = (source.pool.budget_bytes() > 0).then(|| {
+            let numbers = self.numbers.iter();
+            let frames = || numbers.map(|_| FrameHandle::new(source.pool)).collect();
+            self.content.frames.get_or_init(frames)
+        });
+        match frames.and_then(|frames| frames.get(nth)) {
+            Some(frame) => Ok(look(&*frame.get_or_load(load)?)),
+            None => Ok(look(&load()?.0)),
+        }
+    }
+}
+
+impl Content {
+    /// Keeps a filter, unless another caller has done so.
+    fn set(&self, filter: Arc<Filter>, share: Option<FilterShare>) -> &Filter {
+        let resident = || Resident {
+            filter,
+            _share: share,
+        };
+        &self.whole.get_or_init(resident).filter
+    }
+}
+
+fn damaged(at: Identity) -> Error {
+    let place = format!("block {} of {}", at.number, index_name(at.tree));
+    Error::corrupt(place, "the filter in it is damaged: build the index anew")
 }
 
 /// Blocks that a filter takes on the device.
@@ -223,7 +334,7 @@ mod tests {
             let blocks = MemoryBlocks::new(256);
             blocks.write(encoded).unwrap();
             let partition = Partition::stored(Box::default(), run, ordinal, vec![4, 5]);
-            partition.filter(9, &blocks)
+            partition.read(9, &blocks)
         };
         let again = read(&encoded, 70, 5).unwrap();
         let lines = |filter: &Filter| {

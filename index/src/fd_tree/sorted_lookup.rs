@@ -184,14 +184,7 @@ impl Filters {
             if at > floor && !one.first.starts_with(key) {
                 break;
             }
-            let may_contain = match one.in_memory() {
-                Some(filter) => filter.may_contain(hash),
-                None => {
-                    let filter = one.filter(shared.settings.tree, &*shared.blocks)?;
-                    filter.may_contain(hash)
-                }
-            };
-            if may_contain {
+            if one.may_contain(hash, shared.filter_source())? {
                 return Ok(true);
             }
         }

@@ -4,9 +4,11 @@
 //! head's levels are those of `old.slots` followed by `slots` from `old.new_levels` on.
 
 use super::block::Block;
+use super::filter_memory::FilterMemory;
 use super::head::{Change, Head};
 use super::level::{Level, Wanted};
 use super::loaded::Loaded;
+use super::partition::FilterSource;
 use super::progress::Work;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -236,6 +238,8 @@ pub(super) struct Shared {
     pub blocks: Arc<dyn LevelBlocks>,
     /// keeps decoded blocks that lookups read
     pub pool: Arc<Pool>,
+    /// the memory for filters
+    pub filters: Arc<FilterMemory>,
     pub state: Mutex<State>,
 }
 
@@ -265,6 +269,16 @@ impl Shared {
 
     /// Whether a level may have what is wanted; false is certain.
     pub fn may_contain(&self, level: &Level, wanted: Wanted<'_>) -> Result<bool> {
-        level.may_contain(wanted, self.settings.tree, &*self.blocks)
+        level.may_contain(wanted, self.filter_source())
+    }
+
+    /// Where filters that are not in memory come from.
+    pub fn filter_source(&self) -> FilterSource<'_> {
+        FilterSource {
+            tree: self.settings.tree,
+            blocks: &*self.blocks,
+            pool: &self.pool,
+            memory: &self.filters,
+        }
     }
 }

@@ -5,12 +5,14 @@ use super::check;
 use super::compaction::Compaction;
 use super::drive::{Drive, Turn, Use};
 use super::estimate;
+use super::filter_memory::FilterMemory;
 use super::finalize::raise;
 use super::head::Data;
 use super::head_memory::Share;
 use super::image;
 use super::load;
 use super::loaded::Loaded;
+use super::plan::plan;
 use super::progress::Work;
 use super::scan::Scan;
 use super::state::{Mode, Settings, Shared, State};
@@ -69,6 +71,7 @@ impl FdTree {
             settings,
             blocks,
             pool,
+            filters: Arc::new(FilterMemory::new(usize::MAX)),
             state: Mutex::new(state),
         };
         let compactor = match Compaction::resume(&shared)? {
@@ -83,6 +86,14 @@ impl FdTree {
             gate: RwLock::new(()),
             share: None,
         })
+    }
+
+    /// The tree with filters in a shared memory; without it all its filters may be in memory. No
+    /// filter has been read yet.
+    #[must_use]
+    pub fn with_filter_memory(mut self, memory: Arc<FilterMemory>) -> Self {
+        self.shared.filters = memory;
+        self
     }
 
     /// In mode `Xm` everybody waits for a compaction.
@@ -362,7 +373,9 @@ impl FdTree {
                 return Ok(false);
             }
             let is_underflow = trigger(&state) == Some(Trigger::Underflow);
-            let begun = Compaction::begin(&self.shared, &mut state, is_underflow, None);
+            let (settings, block_bytes) = (&self.shared.settings, self.shared.blocks.block_bytes());
+            let plan = plan(settings, &state, block_bytes, is_underflow, None);
+            let begun = Compaction::begin(&self.shared, &mut state, plan, None);
             *compactor = Compactor::Running(Box::new(begun));
         }
         while self.advance(turn)? {

@@ -3,10 +3,15 @@
 //! Slots are written by appends (`strandline_storage::pages`), so by several threads at once.
 //! Blocks are made and freed, and slots are made free, by changes that have the page for
 //! themselves: a slot that another thread takes is free in the log, too.
+//!
+//! Space: a new block takes the first free area. A page without blocks goes back to the file while
+//! the free areas are more than the blocks, by more than a page has; the checkpoints cut such pages
+//! off at the end of the file. Whoever still holds a freed block finds it marked as gone, whatever
+//! is read of its page.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering::Relaxed}; // counters only
+use std::sync::atomic::{AtomicIsize, AtomicU64, AtomicUsize, Ordering::Relaxed}; // counters only
 
 use strandline_base::sync::{Mutex, Ordering};
 use strandline_base::{Error, Result, SqlState};
@@ -26,11 +31,69 @@ const FORM: PageNumber = PageNumber(1);
 /// Blocks that wait for an early move at most; others wait until they are full.
 const DUE_MAX: usize = 1024;
 
-/// The free areas, and the number of the next block.
+/// Pages without blocks that one change gives back at most.
+const FREED_PAGES_MAX: usize = 8;
+
+/// The areas of the pages, and the number of the next block.
 #[derive(Debug)]
 struct Areas {
-    free: Vec<(PageNumber, usize)>,
+    free: BTreeSet<(PageNumber, usize)>,
+    /// by page the number of its blocks
+    blocks: BTreeMap<PageNumber, usize>,
+    /// pages without blocks
+    empty: BTreeSet<PageNumber>,
     next_id: u64,
+}
+
+impl Areas {
+    /// Adds a page on which these areas are free.
+    fn add_page(&mut self, page: PageNumber, free: impl Iterator<Item = usize>, blocks: usize) {
+        self.free.extend(free.map(|area| (page, area)));
+        self.set_blocks(page, blocks);
+    }
+
+    fn set_blocks(&mut self, page: PageNumber, blocks: usize) {
+        self.blocks.insert(page, blocks);
+        match blocks {
+            0 => self.empty.insert(page),
+            _ => self.empty.remove(&page),
+        };
+    }
+
+    fn blocks_of(&self, page: PageNumber) -> usize {
+        self.blocks.get(&page).copied().unwrap_or(0)
+    }
+
+    /// A block is made in a free area.
+    fn take(&mut self, (page, area): (PageNumber, usize)) {
+        self.free.remove(&(page, area));
+        self.set_blocks(page, self.blocks_of(page) + 1);
+    }
+
+    /// A block is freed.
+    fn give_back(&mut self, (page, area): (PageNumber, usize)) {
+        self.free.insert((page, area));
+        self.set_blocks(page, self.blocks_of(page).saturating_sub(1));
+    }
+
+    /// A page without blocks is freed.
+    fn remove_page(&mut self, page: PageNumber, areas: usize) {
+        for area in 0..areas {
+            self.free.remove(&(page, area));
+        }
+        self.blocks.remove(&page);
+        self.empty.remove(&page);
+    }
+
+    /// The pages that the file need not keep when a block on `page` is freed and `left` blocks are
+    /// left. A page has so many areas.
+    fn superfluous(&self, page: PageNumber, left: usize, areas: usize) -> Vec<PageNumber> {
+        let free = self.free.len() + 1;
+        let surplus = free.saturating_sub(left + areas) / areas.max(1);
+        let own = (self.blocks_of(page) == 1).then_some(page);
+        let empty = own.into_iter().chain(self.empty.iter().rev().copied());
+        empty.take(surplus.min(FREED_PAGES_MAX)).collect()
+    }
 }
 
 /// The blocks of an index.
@@ -44,6 +107,8 @@ pub(super) struct Blocks {
     areas: Mutex<Areas>,
     /// the sum of all slots' weights
     held: AtomicIsize,
+    /// changes of blocks since the opening
+    changes: AtomicU64,
     /// nearly full blocks, some of which may be no more
     due: Mutex<VecDeque<Arc<Block>>>,
 }
@@ -124,7 +189,6 @@ impl Blocks {
                 known.map_err(|damage| blocks.damaged(*page, damage))?;
             }
         }
-        blocks.areas.lock().free.reverse();
         Ok(blocks)
     }
 
@@ -140,10 +204,13 @@ impl Blocks {
             form,
             directory: Directory::counted(memory),
             areas: Mutex::new(Areas {
-                free: Vec::new(),
+                free: BTreeSet::new(),
+                blocks: BTreeMap::new(),
+                empty: BTreeSet::new(),
                 next_id: 1,
             }),
             held: AtomicIsize::new(0),
+            changes: AtomicU64::new(0),
             due: Mutex::default(),
         }
     }
@@ -158,11 +225,12 @@ impl Blocks {
     /// Enters the blocks of a page into the directory.
     fn recall(&self, page: PageNumber, body: &[u8]) -> Result<(), Damage> {
         let mut areas = self.areas.lock();
+        areas.add_page(page, 0..self.form.areas(), 0);
         for area in 0..self.form.areas() {
             let Some(header) = self.form.header(body, area)? else {
-                areas.free.push((page, area));
                 continue;
             };
+            areas.take((page, area));
             let next = header.id.checked_add(1);
             let next = next.ok_or(Damage("a block has the last number of all"))?;
             areas.next_id = areas.next_id.max(next);
@@ -197,7 +265,13 @@ impl Blocks {
         self.held.load(Relaxed)
     }
 
+    /// Changes of blocks since the opening.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Relaxed)
+    }
+
     fn note_weight(&self, block: &Block, delta: isize) {
+        self.changes.fetch_add(1, Relaxed);
         block.weight.fetch_add(delta, Relaxed);
         self.held.fetch_add(delta, Relaxed);
     }
@@ -242,13 +316,17 @@ impl Blocks {
         want: &dyn Fn(Option<State>) -> State,
     ) -> Result<Put> {
         let mut decided = Ok(Decision::Gone);
-        self.store.append_slot(self.file, block.page, &mut |body| {
+        let appended = self.store.append_slot(self.file, block.page, &mut |body| {
             decided = self.decide(body, block, entry, want);
             match &decided {
                 Ok(Decision::Write { write, .. }) => Some(write.clone()),
                 _ => None,
             }
-        })?;
+        });
+        match appended {
+            Err(_) if block.is_gone.load(Ordering::Acquire) => return Ok(Put::Gone),
+            appended => appended?,
+        };
         match decided.map_err(|damage| self.damaged(block.page, damage))? {
             Decision::Gone => Ok(Put::Gone),
             Decision::Full => Ok(Put::Full),
@@ -276,7 +354,10 @@ impl Blocks {
         entry: &[u8],
         want: &dyn Fn(Option<State>) -> State,
     ) -> Result<Decision, Damage> {
-        if self.form.block_id(body, block.area)? != Some(block.header.id) {
+        // The page may be free: then it is zeros.
+        if block.is_gone.load(Ordering::Acquire)
+            || self.form.block_id(body, block.area)? != Some(block.header.id)
+        {
             return Ok(Decision::Gone);
         }
         let (slots, free) = self.form.slots(body, block.area)?;
@@ -314,7 +395,7 @@ impl Blocks {
             high,
         };
         let mut change = self.store.begin(self.file);
-        let found = areas.free.last().copied();
+        let found = areas.free.first().copied();
         let (page, area) = match found {
             Some((page, area)) => {
                 change.write(page)?;
@@ -331,13 +412,10 @@ impl Blocks {
         written.map_err(|damage| self.damaged(page, damage))?;
         change.commit()?;
         areas.next_id += 1;
-        match found {
-            Some(_) => drop(areas.free.pop()),
-            None => {
-                let others = (1..self.form.areas()).rev();
-                areas.free.extend(others.map(|area| (page, area)));
-            }
+        if found.is_none() {
+            areas.add_page(page, 0..self.form.areas(), 0);
         }
+        areas.take((page, area));
         let block = Arc::new(Block::new(header, page, area));
         self.note_weight(&block, state.weight());
         if self.is_nearly_full(1) {
@@ -376,9 +454,16 @@ impl Blocks {
 
     /// The slots of a block; none if it is no more.
     pub fn read(&self, block: &Block) -> Result<Vec<SlotCopy>> {
-        let body = self.store.read(self.file, block.page, Access::Random)?;
-        let slots = self.slots(&body, block);
-        slots.map_err(|damage| self.damaged(block.page, damage))
+        let read = self.store.read(self.file, block.page, Access::Random);
+        let slots = read.and_then(|body| {
+            let slots = self.slots(&body, block);
+            slots.map_err(|damage| self.damaged(block.page, damage))
+        });
+        // Behind the read: the page may have been freed before it.
+        match block.is_gone.load(Ordering::Acquire) {
+            true => Ok(Vec::new()),
+            false => slots,
+        }
     }
 
     fn slots(&self, body: &[u8], block: &Block) -> Result<Vec<SlotCopy>, Damage> {
@@ -396,7 +481,8 @@ impl Blocks {
     }
 
     /// Makes those of these slots free that have not been written since they were read, and the
-    /// area of a block without entries.
+    /// area of a block without entries. The caller holds the block's `moving` lock, under which it
+    /// has read the slots.
     pub fn clear(&self, block: &Arc<Block>, read: &[SlotCopy]) -> Result<()> {
         let mut areas = self.areas.lock();
         let mut change = self.store.begin(self.file);
@@ -406,12 +492,27 @@ impl Blocks {
         let Some((weight, is_empty)) = cleared else {
             return Ok(());
         };
-        change.commit()?;
+        let mut superfluous = Vec::new();
+        if is_empty {
+            let left = self.directory.len().saturating_sub(1);
+            superfluous = areas.superfluous(block.page, left, self.form.areas());
+            // Before the page is freed: from then on it is read as zeros.
+            block.is_gone.store(true, Ordering::Release);
+        }
+        let mut pages = superfluous.iter();
+        let freed = pages.try_for_each(|page| change.free(*page));
+        if let Err(error) = freed.and_then(|()| change.commit().map(drop)) {
+            block.is_gone.store(false, Ordering::Release);
+            return Err(error);
+        }
         self.note_weight(block, -weight);
         block.is_due.store(false, Ordering::Release);
         if is_empty {
             self.directory.remove(block);
-            areas.free.push((block.page, block.area));
+            areas.give_back((block.page, block.area));
+            for page in superfluous {
+                areas.remove_page(page, self.form.areas());
+            }
         }
         Ok(())
     }
@@ -468,7 +569,10 @@ impl Blocks {
 
     /// Appends a line for every damage of a page's blocks; returns how many blocks it has.
     pub fn check_page(&self, page: PageNumber, damage: &mut Vec<String>) -> usize {
-        let _nobody_frees = self.areas.lock();
+        let areas = self.areas.lock();
+        if !areas.blocks.contains_key(&page) {
+            return 0; // It has been freed meanwhile.
+        }
         let body = match self.store.read(self.file, page, Access::Sequential) {
             Ok(body) => body,
             Err(error) => {

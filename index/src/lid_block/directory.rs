@@ -32,6 +32,9 @@ pub(super) struct Block {
     pub moving: Mutex<()>,
     /// the block is nearly full and waits for an early move
     pub is_due: AtomicBool,
+    /// the block is no more, or a change is about to free it: the tree has its entries, and its page
+    /// may be free
+    pub is_gone: AtomicBool,
     /// the sum of its slots' weights
     pub weight: AtomicIsize,
 }
@@ -45,6 +48,7 @@ impl Block {
             area,
             moving: Mutex::new(()),
             is_due: AtomicBool::new(false),
+            is_gone: AtomicBool::new(false),
             weight: AtomicIsize::new(0),
         }
     }

@@ -6,6 +6,7 @@ mod crash;
 mod damage;
 mod io;
 mod order;
+mod space;
 mod support;
 
 use super::*;

@@ -97,9 +97,10 @@ impl Db {
         })
     }
 
-    /// Makes the indexes of lost files unusable, which the manifest names by now.
-    pub(super) fn give_up_lost_files(&self) {
-        for (file, cause) in self.index_files.lost() {
+    /// Makes the indexes of lost files unusable that the manifest names. A rollback calls it, too,
+    /// when it has brought back indexes in files.
+    pub(crate) fn give_up_lost_files(&self) {
+        for (file, cause) in self.index_files.lost_named() {
             let Some((store, index)) = self.index_of(file) else {
                 continue;
             };

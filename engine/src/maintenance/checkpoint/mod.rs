@@ -161,6 +161,9 @@ impl Db {
         if report.merged_ranges + report.compacted_files > 0 {
             self.open_readers.let_go();
         }
+        if let Some(files) = &state.index_files {
+            self.index_files.note_lost_named(&files.lost);
+        }
         self.give_up_lost_files();
         self.drop_storages(&moment);
         self.remove_unused_files(&moment);

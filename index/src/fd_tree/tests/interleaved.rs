@@ -100,12 +100,8 @@ impl Hooked {
 }
 
 impl LevelBlocks for Hooked {
-    fn block_bytes(&self) -> usize {
-        self.blocks.block_bytes()
-    }
-    fn allocate(&self, count: usize) -> Result<Vec<u64>> {
-        self.blocks.allocate(count)
-    }
+    strandline_storage::forward_blocks!(blocks: block_bytes allocate sync used set_used image);
+
     fn read(&self, block: u64) -> Result<Vec<u8>> {
         let to_failure = self.reads_to_failure.load(Ordering::SeqCst);
         if to_failure < usize::MAX {
@@ -133,21 +129,12 @@ impl LevelBlocks for Hooked {
         self.written.fetch_add(blocks.len(), Ordering::SeqCst);
         self.blocks.write(blocks)
     }
-    fn sync(&self) -> Result<()> {
-        self.blocks.sync()
-    }
     fn free(&self, blocks: &[u64]) {
         let named = self.named.lock().unwrap();
         for block in blocks {
             assert!(!named.contains(block), "block {block} is in the image");
         }
         self.blocks.free(blocks);
-    }
-    fn used(&self) -> usize {
-        self.blocks.used()
-    }
-    fn set_used(&self, blocks: &[u64]) {
-        self.blocks.set_used(blocks);
     }
     fn put_image(&self, bytes: &[u8]) -> Result<()> {
         if self.fails_image.swap(false, Ordering::SeqCst) {
@@ -156,9 +143,6 @@ impl LevelBlocks for Hooked {
         let (_, named) = image::decode(bytes, 7)?;
         *self.named.lock().unwrap() = named.into_iter().collect();
         self.blocks.put_image(bytes)
-    }
-    fn image(&self) -> Result<Option<Vec<u8>>> {
-        self.blocks.image()
     }
 }
 

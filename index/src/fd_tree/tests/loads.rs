@@ -158,38 +158,17 @@ struct Counted {
 }
 
 impl LevelBlocks for Counted {
-    fn block_bytes(&self) -> usize {
-        self.blocks.block_bytes()
-    }
+    strandline_storage::forward_blocks!(blocks: block_bytes read write free used set_used);
+    strandline_storage::forward_blocks!(blocks: put_image image);
+
     fn allocate(&self, count: usize) -> Result<Vec<u64>> {
         let allocated = self.blocks.allocate(count);
         self.most.fetch_max(self.blocks.used(), Ordering::SeqCst);
         allocated
     }
-    fn read(&self, block: u64) -> Result<Vec<u8>> {
-        self.blocks.read(block)
-    }
-    fn write(&self, blocks: &[(u64, Vec<u8>)]) -> Result<()> {
-        self.blocks.write(blocks)
-    }
     fn sync(&self) -> Result<()> {
         self.syncs.fetch_add(1, Ordering::SeqCst);
         self.blocks.sync()
-    }
-    fn free(&self, blocks: &[u64]) {
-        self.blocks.free(blocks);
-    }
-    fn used(&self) -> usize {
-        self.blocks.used()
-    }
-    fn set_used(&self, blocks: &[u64]) {
-        self.blocks.set_used(blocks);
-    }
-    fn put_image(&self, image: &[u8]) -> Result<()> {
-        self.blocks.put_image(image)
-    }
-    fn image(&self) -> Result<Option<Vec<u8>>> {
-        self.blocks.image()
     }
 }
 
