@@ -34,7 +34,8 @@ impl Strings {
 
     /// Makes room for `more` bytes, of the rows announced last. The rows to come are taken to be
     /// as long as those so far: the bytes of a column of even lengths are allocated once, and at
-    /// most a 17th of the memory is unused. A growing vector would copy them and leave up to half unused.
+    /// most a 17th of the memory is unused. A growing vector would copy them and leave up to half
+    /// unused.
     fn reserve(&mut self, more: usize) {
         let end = self.bytes.len() + more;
         if end <= self.bytes.capacity() {

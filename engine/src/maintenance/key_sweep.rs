@@ -260,8 +260,8 @@ impl Db {
         Ok(unreadable)
     }
 
-    /// One walk of [`Db::sweep_rows`], for the rows that have left a key from `from` on. Returns how
-    /// many of them cannot be read, and where the next walk begins.
+    /// One walk of [`Db::sweep_rows`], for the rows that have left a key from `from` on. Returns
+    /// how many of them cannot be read, and where the next walk begins.
     fn sweep_part(
         &self,
         store: &Store,

@@ -21,8 +21,8 @@
 //! says so. While no row has ever changed its key ([`StoredIndex::rows_may_have_moved`]) it has it
 //! still. The flag is loaded after the stable timestamp and after the entry: a change of a key sets
 //! it before it enters the new key and commits, so a reader that could see the new key or the
-//! commit sees the flag. An index that another one replaces is flagged, because later changes are not
-//! entered into it.
+//! commit sees the flag. An index that another one replaces is flagged, because later changes are
+//! not entered into it.
 
 use crate::catalog::{Catalog, KeyDef, TableDef};
 use crate::db::Db;

@@ -239,8 +239,8 @@ fn a_file_that_is_lost_before_its_index_is_committed_is_not_used(place: Place) {
     assert!(lost >= 1);
 }
 
-/// The old file of a key is lost while a REINDEX is open, which is then rolled back: from that moment
-/// on the index is unusable. What does not need it goes on, and another REINDEX helps.
+/// The old file of a key is lost while a REINDEX is open, which is then rolled back: from that
+/// moment on the index is unusable. What does not need it goes on, and another REINDEX helps.
 fn a_reindex_that_brings_a_lost_file_back_leaves_it_unusable(place: Place) {
     let reindex = |t: &mut TableDef| {
         let number = IndexId(t.next_index);

@@ -77,7 +77,7 @@ fn an_opening_that_cannot_name_a_file_removes_the_one_it_passes_over() {
         crashed.leave_room(None);
         verify(&crashed, &wall, &what);
     }
-    // The level file of few entries is too small to make room; the two files of LIDBlocks always do.
+    // The level file of few entries is too small to make room; the files of LIDBlocks always do.
     let makes_room = crate::STORAGE != IndexStorage::Levels;
     let has_blocks = matches!(crate::STORAGE, IndexStorage::Blocks(_));
     assert!(

@@ -1,5 +1,6 @@
 //! The memory that the filters of several trees share. A filter that finds no room stays on the
-//! device: lookups read the block of it that they need, and the pool keeps such blocks (`partition`).
+//! device: lookups read the block of it that they need, and the pool keeps such blocks
+//! (`partition`).
 //!
 //! Filters of a batch that is not written yet are in memory besides: at most 1/16 of its bytes for
 //! entries of 20 bytes.

@@ -230,8 +230,8 @@ impl Level {
         passed.flat_map(|one| one.owned().to_vec()).collect()
     }
 
-    /// Whether there may be this data entry, or one of this key; false is certain. Reads of a filter
-    /// that is not in memory what it needs.
+    /// Whether there may be this data entry, or one of this key; false is certain. Reads of a
+    /// filter that is not in memory what it needs.
     pub fn may_contain(&self, wanted: Wanted<'_>, source: FilterSource<'_>) -> Result<bool> {
         if self.only_fences || self.filter_bits == 0 {
             return Ok(!self.only_fences);

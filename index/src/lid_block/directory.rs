@@ -32,8 +32,8 @@ pub(super) struct Block {
     pub moving: Mutex<()>,
     /// the block is nearly full and waits for an early move
     pub is_due: AtomicBool,
-    /// the block is no more, or a change is about to free it: the tree has its entries, and its page
-    /// may be free
+    /// the block is no more, or a change is about to free it: the tree has its entries, and its
+    /// page may be free
     pub is_gone: AtomicBool,
     /// the sum of its slots' weights
     pub weight: AtomicIsize,

@@ -1,9 +1,9 @@
 //! Block stores that wrap another one: the methods that they pass on unchanged.
 
 /// Methods of [`LevelBlocks`](crate::level_blocks::LevelBlocks) that call the same method of the
-/// wrapped store in field `$inner`. The macro stands in the wrapper's `impl` block beside the methods
-/// that the wrapper changes: `forward_blocks!(inner: allocate free used);`. Without `read_many` the
-/// wrapper's own `read` gets each block.
+/// wrapped store in field `$inner`. The macro stands in the wrapper's `impl` block beside the
+/// methods that the wrapper changes: `forward_blocks!(inner: allocate free used);`. Without
+/// `read_many` the wrapper's own `read` gets each block.
 #[macro_export]
 macro_rules! forward_blocks {
     ($inner:tt: $($method:ident)+) => { $($crate::forward_blocks!(@$method $inner);)+ };
