@@ -105,9 +105,12 @@ fn assert_goes_on(db: &Arc<Db>, wall: &ManualClock, rows: &mut Rows, what: &str)
     assert_rows(db, rows, what);
 }
 
-/// The disks of a machine that fill up, and how much room each is left.
-fn limited(place: Place) -> Vec<(&'static str, fn(&Machine) -> Vec<&SimDisk>)> {
-    let mut limited: Vec<(&'static str, fn(&Machine) -> Vec<&SimDisk>)> =
+/// Some of a machine's disks.
+type DisksOf = fn(&Machine) -> Vec<&SimDisk>;
+
+/// The disks that fill up, by name.
+fn limited(place: Place) -> Vec<(&'static str, DisksOf)> {
+    let mut limited: Vec<(&'static str, DisksOf)> =
         vec![("all disks", |machine| machine.disks().collect())];
     if place != Place::OneDirectory {
         limited.push(("the fast disk", |machine| vec![&machine.fast]));
