@@ -11,7 +11,7 @@ use crate::Result;
 use crate::ours::Ours;
 use crate::report::{Goal, Report};
 use crate::rounds::{Side, Spread, interleave, take_turns};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -42,24 +42,38 @@ const TABLES: [(&str, usize, bool); 3] = [
 /// Indexes of the database that is opened.
 const OPENED: (&str, usize, bool) = ("opened", 5, true);
 
+/// What a figure says of itself.
+struct Row<'a> {
+    name: &'a str,
+    unit: &'static str,
+    goal: Goal,
+    settings: Value,
+}
+
 /// A figure per kind of key, per table, of the load and of the opening.
 pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let reads = reads(bench)?;
     for (kind, figures) in keys::KINDS.iter().skip(1).zip(reads) {
-        let name = format!("a row by a {} key", kind.name);
-        add(
-            bench,
-            report,
-            (&name, "µs"),
-            figures,
-            Goal::AtMost(1.0 / 0.9),
-        )?;
+        let row = Row {
+            name: &format!("a row by a {} key", kind.name),
+            unit: "µs",
+            goal: Goal::AtMost(1.0 / 0.9),
+            settings: json!({ "prepared": true, "warm_up_rounds": WARM_UP_ROUNDS }),
+        };
+        add(bench, report, row, &figures)?;
     }
     let transactions = transactions(bench)?;
     for ((_, count, are_set), figures) in TABLES.iter().zip(transactions) {
         let columns = if *are_set { "updated" } else { "other" };
-        let name = format!("8 + 2 transaction, {count} indexes on {columns} columns");
-        add(bench, report, (&name, "tx/s"), figures, Goal::AtLeast(0.9))?;
+        let row = Row {
+            name: &format!("8 + 2 transaction, {count} indexes on {columns} columns"),
+            unit: "tx/s",
+            goal: Goal::AtLeast(0.9),
+            settings: json!({
+                "threads": 1, "synchronous_commit": false, "warm_up_rounds": WARM_UP_ROUNDS,
+            }),
+        };
+        add(bench, report, row, &figures)?;
     }
     let load = Load::of(bench)?;
     let of = |settings: &'static [&'static str]| -> Side<'_> {
@@ -67,38 +81,31 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
         Box::new(move |_| load.ours(settings))
     };
     let sides = STORAGES.iter().map(|settings| of(settings)).collect();
-    let figures = interleave(bench.rounds, sides)?;
-    let name = "bulk load, two indexes and a foreign key";
-    add(
-        bench,
-        report,
-        (name, "rows/s"),
-        figures,
-        Goal::AtLeast(0.95),
-    )?;
-    let figures = openings(bench)?;
-    let name = "opening, five indexes, and a read by each";
-    add(bench, report, (name, "s"), figures, Goal::AtMost(1.0))
+    let row = Row {
+        name: "bulk load, two indexes and a foreign key",
+        unit: "rows/s",
+        goal: Goal::AtLeast(0.95),
+        settings: json!({ "source": "Parquet, snappy", "threads": "all processors" }),
+    };
+    add(bench, report, row, &interleave(bench.rounds, sides)?)?;
+    let row = Row {
+        name: "opening, five indexes, and a read by each",
+        unit: "s",
+        goal: Goal::AtMost(1.0),
+        settings: json!({ "threads": 1 }),
+    };
+    add(bench, report, row, &openings(bench)?)
 }
 
-fn add(
-    bench: &Bench,
-    report: &mut Report,
-    (name, unit): (&str, &'static str),
-    figures: Vec<Spread>,
-    goal: Goal,
-) -> Result<()> {
+fn add(bench: &Bench, report: &mut Report, row: Row<'_>, figures: &[Spread]) -> Result<()> {
     let case = Case {
-        name: &format!("{name}, in levels"),
-        unit,
+        name: &format!("{}, in levels", row.name),
+        unit: row.unit,
         peer: "strandline, indexes in memory",
         theirs: figures.get(1).copied(),
-        goal: Some(goal),
+        goal: Some(row.goal),
         rows: bench.small_rows,
-        settings: json!({
-            "in_process": true, "threads": 1, "synchronous_commit": false,
-            "warm_up_rounds": WARM_UP_ROUNDS,
-        }),
+        settings: row.settings,
     };
     let ours = figures.first().ok_or("no side was measured")?;
     bench.add(report, &case, *ours)

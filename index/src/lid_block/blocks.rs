@@ -6,8 +6,8 @@
 //!
 //! Space: a new block takes the first free area. A page without blocks goes back to the file while
 //! the free areas are more than the blocks, by more than a page has; the checkpoints cut such pages
-//! off at the end of the file. Whoever still holds a freed block finds it marked as gone, whatever
-//! is read of its page.
+//! off at the end of the file. A thread that still holds a freed block finds it marked as gone,
+//! whatever it reads of the page.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
