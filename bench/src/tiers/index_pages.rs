@@ -1,8 +1,10 @@
 //! The group `index_pages`: a table whose key has its index on pages of the capacity tier, several
-//! times larger than the memory for pages, without and with the SSD cache.
+//! times larger than the memory for pages, without and with an SSD cache of a quarter of the data:
+//! of the index the page cache, of the column blocks the block cache.
 //!
 //! Keys ascend and are no sequence, so that each is looked up in the index. The table's other
-//! column is the same in all rows: what is read of the disk is the index. *Hot* keys are the newest
+//! column is the same in all rows: what is read of the disk is the index and the keys' column.
+//! *Hot* keys are the newest
 //! tenth, which nine of ten requests ask for; the other requests, and all *uniform* ones, ask for
 //! any.
 
@@ -33,7 +35,7 @@ const QUICK_ROWS: u64 = 1_000_000;
 const MEMORY_BYTES: usize = 64 << 20;
 /// The memory for pages is this part of the index.
 const MEMORY_PART: u64 = 32;
-/// The SSD cache is this part of the index.
+/// The SSD cache is this part of the index, and of the columns.
 const CACHE_PART: u64 = 4;
 /// The least distance of two keys.
 const STRIDE: u64 = 64;
@@ -64,8 +66,17 @@ fn key(row: u64) -> i64 {
 /// Requests per second of a round.
 type Measure<'a> = dyn Fn(&Tiers, u64) -> Result<f64> + 'a;
 
-/// Loads the table into the directory. The bytes of the key's page file.
-fn load(directory: &Path, rows: u64) -> Result<u64> {
+/// The bytes of a loaded table.
+#[derive(Clone, Copy)]
+struct Size {
+    /// of the key's page file
+    index: u64,
+    /// of the columns
+    columns: u64,
+}
+
+/// Loads the table into the directory.
+fn load(directory: &Path, rows: u64) -> Result<Size> {
     let fast = Arc::new(OsDevice::open(directory.join("fast"))?);
     let capacity = Arc::new(OsDevice::open(directory.join("capacity"))?);
     let ours = Ours::on_device(Arc::new(TieredDevice::new(fast, capacity, "")?))?;
@@ -74,9 +85,12 @@ fn load(directory: &Path, rows: u64) -> Result<u64> {
         values.copy_from_slice(&[key(row), 1]);
     })?;
     ours.checkpoint()?;
-    let index_bytes = index_size(&ours)?;
+    let size = Size {
+        index: relation_size(&ours, "t_pkey")?,
+        columns: relation_size(&ours, "t")?,
+    };
     ours.database().close()?;
-    Ok(index_bytes)
+    Ok(size)
 }
 
 /// What the tiers have done so far.
@@ -135,8 +149,6 @@ struct Tiers {
     rows: u64,
     /// the number of the next inserted row's key
     inserted: AtomicU64,
-    /// of the key's page file
-    index_bytes: u64,
     /// memory for its pages
     page_memory_bytes: usize,
     /// of the present case
@@ -144,8 +156,8 @@ struct Tiers {
 }
 
 impl Tiers {
-    /// Opens a loaded directory; with `has_cache` pages go through an SSD cache.
-    fn new(directory: &Path, rows: u64, index_bytes: u64, has_cache: bool) -> Result<Self> {
+    /// Opens a loaded directory; with `has_cache` it has SSD caches.
+    fn new(directory: &Path, rows: u64, size: Size, has_cache: bool) -> Result<Self> {
         let inner = Arc::new(OsDevice::open(directory.join("capacity"))?);
         let unlimited = Limits {
             bandwidth: u64::MAX,
@@ -157,13 +169,15 @@ impl Tiers {
         disk.set_delays(false);
         let fast = Arc::new(OsDevice::open(directory.join("fast"))?);
         let device: Arc<dyn Device> = Arc::new(TieredDevice::new(fast, disk.clone(), "")?);
+        let cached = |bytes: u64| match has_cache {
+            true => bytes / CACHE_PART,
+            false => 0,
+        };
         let settings = Settings {
             memory_bytes: MEMORY_BYTES,
-            index_page_bytes_max: (index_bytes / MEMORY_PART) as usize,
-            ssd_cache_bytes: match has_cache {
-                true => index_bytes / CACHE_PART,
-                false => 0,
-            },
+            index_page_bytes_max: (size.index / MEMORY_PART) as usize,
+            ssd_cache_bytes: cached(size.index),
+            block_cache_bytes: cached(size.columns),
             ..Settings::default()
         };
         let page_memory_bytes = settings.index_page_bytes_max;
@@ -173,7 +187,6 @@ impl Tiers {
             accesses,
             rows,
             inserted: AtomicU64::new(0),
-            index_bytes,
             page_memory_bytes,
             counts: Mutex::default(),
         })
@@ -255,10 +268,10 @@ impl Tiers {
 pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let rows = bench.sized(ROWS, QUICK_ROWS);
     let place = |name| bench.directory.join("index-pages").join(name);
-    let index_bytes = load(&place("with"), rows)?;
+    let size = load(&place("with"), rows)?;
     files::copy(&place("with"), &place("without"))?;
-    let with = Tiers::new(&place("with"), rows, index_bytes, true)?;
-    let without = Tiers::new(&place("without"), rows, index_bytes, false)?;
+    let with = Tiers::new(&place("with"), rows, size, true)?;
+    let without = Tiers::new(&place("without"), rows, size, false)?;
     let (seed, time) = (bench.seed, bench.round);
     for (access, name) in [(Access::Hot, "hot"), (Access::Uniform, "uniform")] {
         with.warm(access, 2 * time, seed)?;
@@ -288,9 +301,11 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
                     ("rounds", json!(ROUNDS)),
                     ("seconds", json!(time.as_secs_f64())),
                     ("memory_bytes", json!(MEMORY_BYTES)),
-                    ("index_bytes", json!(with.index_bytes)),
+                    ("index_bytes", json!(size.index)),
+                    ("column_bytes", json!(size.columns)),
                     ("page_memory_bytes", json!(with.page_memory_bytes)),
                     ("cache_bytes", json!(cache.and_then(|row| row.bytes_max))),
+                    ("block_cache_bytes", json!(size.columns / CACHE_PART)),
                     ("capacity_tier", json!(with.disk.label())),
                     ("fast_tier", json!("files of the operating system")),
                     ("synchronous_commit", json!(false)),
@@ -315,9 +330,9 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     )?)
 }
 
-/// Bytes of the key's page file.
-fn index_size(ours: &Ours) -> Result<u64> {
+/// Bytes of a table or an index.
+fn relation_size(ours: &Ours, name: &str) -> Result<u64> {
     let mut connection = ours.database().connect();
-    let size = connection.query("SELECT pg_relation_size('t_pkey')", ())?;
-    Ok(size.single::<i64>()? as u64)
+    let sql = format!("SELECT pg_relation_size('{name}')");
+    Ok(connection.query(sql.as_str(), ())?.single::<i64>()? as u64)
 }
