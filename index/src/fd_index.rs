@@ -19,6 +19,7 @@ use crate::access_method::{
 use crate::entry::{EntryRange, entry_of, parts_of};
 use crate::fd_tree::{Entries, FdTree, FilterMemory, HeadMemory, Settings};
 use crate::ordered_key::{OrderedKeys, PartOrder};
+use crate::sequences::{KeySequence, KeySequences, integer_key};
 use crate::sorted_load::{LoadTarget, SortedLoad};
 use retired::Retired;
 use std::sync::Arc;
@@ -71,6 +72,7 @@ impl FdIndexSettings {
 pub struct FdIndex {
     keys: OrderedKeys,
     tree: FdTree,
+    sequences: KeySequences,
     retired: Retired,
     oldest_snapshot: OldestSnapshot,
     memory: Arc<Counter>,
@@ -92,6 +94,7 @@ impl FdIndex {
         Ok(Self {
             keys: OrderedKeys::new(settings.parts),
             tree,
+            sequences: KeySequences::default(),
             retired: Retired::new(RETIRED_BYTES_MAX),
             oldest_snapshot: settings.oldest_snapshot,
             memory: settings.memory,
@@ -171,6 +174,27 @@ impl FdIndex {
         }
         Ok(())
     }
+
+    /// Removes the entries that `keep` does not want, and retired ones that no snapshot needs.
+    fn sweep(&self, keep: &mut dyn FnMut(&KeyBytes, RowId) -> bool) -> Result<()> {
+        let mut entries = self
+            .tree
+            .entries(&EntryRange::default(), Direction::Forward);
+        while let Some(entry) = entries.next()? {
+            let Some((key, row)) = parts_of(&entry) else {
+                continue;
+            };
+            let (key, oldest) = (KeyBytes::encoded(key), (self.oldest_snapshot)());
+            self.tree.remove_if(&entry, || {
+                let is_wanted = !self.retired.take(&entry, oldest) && keep(&key, row);
+                if !is_wanted {
+                    self.retired.forget(&entry);
+                }
+                !is_wanted
+            })?;
+        }
+        Ok(())
+    }
 }
 
 impl AccessMethod for FdIndex {
@@ -205,6 +229,10 @@ impl AccessMethod for FdIndex {
     }
 
     fn find(&self, key: &[Value]) -> Result<Lookup> {
+        let by_sequence = integer_key(key).and_then(|number| self.sequences.find(number));
+        if let Some(row) = by_sequence {
+            return Ok(Lookup::One(row));
+        }
         let mut found = Lookup::None;
         self.tree
             .scan_key(self.keys.encode(key).as_slice(), |entry| {
@@ -260,23 +288,15 @@ impl AccessMethod for FdIndex {
     }
 
     fn retain(&self, keep: &mut dyn FnMut(&KeyBytes, RowId) -> bool) -> Result<()> {
-        let mut entries = self
-            .tree
-            .entries(&EntryRange::default(), Direction::Forward);
-        while let Some(entry) = entries.next()? {
-            let Some((key, row)) = parts_of(&entry) else {
-                continue;
-            };
-            let (key, oldest) = (KeyBytes::encoded(key), (self.oldest_snapshot)());
-            self.tree.remove_if(&entry, || {
-                let is_wanted = !self.retired.take(&entry, oldest) && keep(&key, row);
-                if !is_wanted {
-                    self.retired.forget(&entry);
+        self.sequences.learn(|kept| {
+            self.sweep(&mut |key, row| {
+                let is_kept = keep(key, row);
+                if is_kept {
+                    kept.push(self.keys.integer(key), row);
                 }
-                !is_wanted
-            })?;
-        }
-        Ok(())
+                is_kept
+            })
+        })
     }
 
     fn bulk_load(&self) -> Box<dyn BulkLoad + '_> {
@@ -295,6 +315,10 @@ impl AccessMethod for FdIndex {
             }
             checked => checked,
         }
+    }
+
+    fn sequence(&self) -> Option<KeySequence> {
+        self.sequences.longest()
     }
 
     fn len(&self) -> usize {
@@ -327,6 +351,10 @@ impl LoadTarget for FdIndex {
 
     fn parts<'e>(&self, entry: &'e [u8]) -> Option<(&'e [u8], RowId)> {
         parts_of(entry)
+    }
+
+    fn sequences(&self) -> Option<&KeySequences> {
+        Some(&self.sequences)
     }
 
     fn account(&self, before: usize, after: usize) {

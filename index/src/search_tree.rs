@@ -41,6 +41,7 @@ use crate::access_method::{
 };
 use crate::entry::parts_of;
 use crate::ordered_key::{OrderedKeys, PartOrder};
+use crate::sequences::{KeySequence, KeySequences, integer_key};
 use crate::sorted_load::{LoadTarget, SortedLoad};
 use cursor::TreeCursor;
 use kind::BTree;
@@ -85,6 +86,7 @@ impl PagedIndexSettings {
 pub struct PagedIndex {
     keys: OrderedKeys,
     tree: Tree<BTree>,
+    sequences: KeySequences,
     memory: Arc<Counter>,
 }
 
@@ -137,6 +139,7 @@ impl PagedIndex {
         Ok(Self {
             keys: OrderedKeys::new(parts),
             tree: Tree::new(store, file, node_bytes, oldest_snapshot),
+            sequences: KeySequences::default(),
             memory,
         })
     }
@@ -194,7 +197,11 @@ impl AccessMethod for PagedIndex {
     }
 
     fn find(&self, key: &[Value]) -> Result<Lookup> {
-        self.tree.find(self.keys.encode(key).as_slice())
+        let by_sequence = integer_key(key).and_then(|number| self.sequences.find(number));
+        match by_sequence {
+            Some(row) => Ok(Lookup::One(row)),
+            None => self.tree.find(self.keys.encode(key).as_slice()),
+        }
     }
 
     fn lookup(&self, key: &KeyBytes, rows: &mut Vec<RowId>) -> Result<()> {
@@ -228,7 +235,15 @@ impl AccessMethod for PagedIndex {
     }
 
     fn retain(&self, keep: &mut dyn FnMut(&KeyBytes, RowId) -> bool) -> Result<()> {
-        self.tree.retain(keep)
+        self.sequences.learn(|kept| {
+            self.tree.retain(&mut |key, row| {
+                let is_kept = keep(key, row);
+                if is_kept {
+                    kept.push(self.keys.integer(key), row);
+                }
+                is_kept
+            })
+        })
     }
 
     fn bulk_load(&self) -> Box<dyn BulkLoad + '_> {
@@ -241,6 +256,10 @@ impl AccessMethod for PagedIndex {
 
     fn check(&self, damage: &mut Vec<String>) -> Result<()> {
         self.tree.check(damage)
+    }
+
+    fn sequence(&self) -> Option<KeySequence> {
+        self.sequences.longest()
     }
 
     /// After opening an estimate, until a check has counted the entries.
@@ -270,6 +289,10 @@ impl LoadTarget for PagedIndex {
 
     fn parts<'e>(&self, entry: &'e [u8]) -> Option<(&'e [u8], RowId)> {
         parts_of(entry)
+    }
+
+    fn sequences(&self) -> Option<&KeySequences> {
+        Some(&self.sequences)
     }
 
     fn account(&self, before: usize, after: usize) {

@@ -12,9 +12,14 @@
 //! 2. Sequences that go on with one another are joined, whichever was added first. So a table that
 //!    was loaded in order has one, also after an opening, when threads load its ranges in turns.
 //!    Therefore callers keep the longest one at hand.
+//! 3. Of more than [`SEQUENCES_MAX`] only long ones stay, of at least [`ROWS_AMONG_OTHERS`] rows.
+//!    So the list takes less than a hundredth of a byte a row, and looks in it are short.
+//!
+//! An index in a file learns its sequences from its loads, and after an opening from its sweep,
+//! which goes over the entries in the order of their keys.
 
 use arc_swap::ArcSwap;
-use strandline_base::{RowId, Value};
+use strandline_base::{Result, RowId, Value};
 
 /// Consecutive rows with consecutive keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +69,8 @@ impl KeySequence {
 /// Rows of a sequence that is kept beside others of the same load. Shorter ones would make the list
 /// long, and a lookup in it slow.
 const ROWS_AMONG_OTHERS: u64 = 4096;
+/// Sequences among which short ones may be.
+const SEQUENCES_MAX: usize = 256;
 
 /// Finds the sequences of a load, entry by entry. A load may leave out ranges, which other threads
 /// load, so that it has several.
@@ -127,8 +134,26 @@ impl KeySequences {
                 before.rows += if is_joined { next.rows } else { 0 };
                 is_joined
             });
+            if all.len() > SEQUENCES_MAX {
+                all.retain(KeySequence::is_long);
+            }
             all
         });
+    }
+
+    /// Runs `sweep`, which goes over the entries of an index in the order of their keys, and adds
+    /// those that stay to the builder. From then on there are their sequences, and those that loads
+    /// have added meanwhile.
+    pub(crate) fn learn(
+        &self,
+        sweep: impl FnOnce(&mut SequenceBuilder) -> Result<()>,
+    ) -> Result<()> {
+        let before = self.0.load_full();
+        let mut kept = SequenceBuilder::default();
+        sweep(&mut kept)?;
+        self.retain(|sequence| !before.contains(sequence));
+        self.add(&kept.finish());
+        Ok(())
     }
 
     /// Removes every sequence for which `keep` returns false.

@@ -3,6 +3,7 @@
 //! A load holds up to [`RUN_BYTES`] of entries, which are counted in the index's memory.
 
 use crate::access_method::{AccessMethod, BulkLoad, Collision, KeyBytes};
+use crate::sequences::{KeySequences, SequenceBuilder, integer_key};
 use strandline_base::{Result, RowId, Value};
 
 /// The maximum number of entries that a load sorts together.
@@ -28,6 +29,11 @@ pub(crate) trait LoadTarget: AccessMethod {
     /// An entry's key and row; None if it is too short.
     fn parts<'e>(&self, entry: &'e [u8]) -> Option<(&'e [u8], RowId)>;
 
+    /// The sequences of its keys; None: it keeps none.
+    fn sequences(&self) -> Option<&KeySequences> {
+        None
+    }
+
     /// A load's memory has changed, in bytes.
     fn account(&self, before: usize, after: usize);
 }
@@ -38,6 +44,7 @@ pub(crate) struct SortedLoad<'a, T: LoadTarget> {
     run: Run,
     /// rows under the same key, to be reported; None: not looked for
     collisions: Option<Vec<Collision>>,
+    sequences: SequenceBuilder,
     /// bytes that are counted in the index's memory
     counted: usize,
 }
@@ -94,6 +101,7 @@ impl<'a, T: LoadTarget> SortedLoad<'a, T> {
             index,
             run: Run::default(),
             collisions: is_unique.then(Vec::new),
+            sequences: SequenceBuilder::default(),
             counted: 0,
         }
     }
@@ -140,6 +148,9 @@ impl<T: LoadTarget> BulkLoad for SortedLoad<'_, T> {
             return Err(error);
         }
         run.starts.push(start as u32);
+        if self.index.sequences().is_some() {
+            self.sequences.push(integer_key(key), row);
+        }
         if run.starts.len() >= RUN_ENTRIES || run.bytes.len() >= RUN_BYTES {
             self.enter()?;
         } else if run.starts.len().is_multiple_of(1 << 12) {
@@ -156,7 +167,12 @@ impl<T: LoadTarget> BulkLoad for SortedLoad<'_, T> {
     }
 
     fn finish(mut self: Box<Self>) -> Result<()> {
-        self.enter()
+        self.enter()?;
+        // They come last, so that a row found by one always has its entry.
+        if let Some(sequences) = self.index.sequences() {
+            sequences.add(&std::mem::take(&mut self.sequences).finish());
+        }
+        Ok(())
     }
 }
 

@@ -453,30 +453,105 @@ fn methods_agree_with_a_map() {
     }
 }
 
-#[test]
-fn a_swept_sequence_leads_nowhere() {
-    let method = MemoryIndex::default();
+/// The methods that keep sequences.
+fn with_sequences() -> Vec<(&'static str, Box<dyn AccessMethod>)> {
+    vec![
+        ("FD+", Box::new(Compacting::new(FdTreeMode::Fc).index)),
+        ("paged", Box::new(paged())),
+        ("memory", Box::new(MemoryIndex::default())),
+    ]
+}
+
+fn load_serial(method: &dyn AccessMethod, numbers: std::ops::Range<i64>) {
     let mut load = method.bulk_load();
-    for number in 0..10 {
-        let row = RowId(number as u64);
-        load.push(&key(number), row, &mut Vec::new())
+    for number in numbers {
+        load.push(&key(number), RowId(number as u64), &mut Vec::new())
             .expect("pushed");
     }
     load.finish().expect("finished");
-    assert!(method.sequence().is_some());
-    let find = |number| method.find(&key(number)).expect("found");
-    assert_eq!(find(3), Lookup::One(RowId(3)));
-    method
-        .retain(&mut |_, row| row == RowId(4))
-        .expect("retained");
-    assert_eq!(
-        find(3),
-        Lookup::One(RowId(3)),
-        "whether it is gone the caller sees"
-    );
-    method.retain(&mut |_, _| false).expect("retained");
-    assert_eq!((find(3), find(4)), (Lookup::None, Lookup::None));
-    assert!(method.sequence().is_none() && method.is_empty());
+}
+
+#[test]
+fn a_swept_sequence_leads_nowhere() {
+    for (name, method) in with_sequences() {
+        load_serial(&*method, 0..10);
+        assert!(method.sequence().is_some(), "{name}");
+        let find = |number| method.find(&key(number)).expect("found");
+        assert_eq!(find(3), Lookup::One(RowId(3)), "{name}");
+        method
+            .retain(&mut |_, row| row == RowId(4) || row == RowId(5))
+            .expect("retained");
+        // Whether a row is gone the caller sees.
+        assert!(
+            [Lookup::One(RowId(3)), Lookup::None].contains(&find(3)),
+            "{name}"
+        );
+        assert_eq!(find(5), Lookup::One(RowId(5)), "{name}");
+        method.retain(&mut |_, _| false).expect("retained");
+        assert_eq!((find(3), find(4)), (Lookup::None, Lookup::None), "{name}");
+        assert!(method.sequence().is_none() && method.is_empty(), "{name}");
+    }
+}
+
+/// Entries that were added one by one are no sequence before a sweep has gone over them.
+#[test]
+fn indexes_in_files_learn_sequences_from_a_sweep() {
+    let files = with_sequences().into_iter();
+    for (name, method) in files.filter(|(_, method)| method.capabilities().durable) {
+        for number in [-3, 0, 1, 2, 3, 4] {
+            let row = RowId((number + 100) as u64);
+            let bytes = method.encode(&key(number));
+            method.add(&bytes, row).expect("added");
+        }
+        assert!(method.sequence().is_none(), "{name}");
+        method.retain(&mut |_, _| true).expect("swept");
+        assert!(
+            method.sequence().is_none(),
+            "{name}: a gap, and a short one"
+        );
+        method
+            .retain(&mut |_, row| row >= RowId(100))
+            .expect("swept");
+        let sequence = method.sequence().expect("one without gaps");
+        let expected: Vec<_> = (0..5).map(|n| (n, RowId(n as u64 + 100))).collect();
+        assert_eq!(sequence.entries().collect::<Vec<_>>(), expected, "{name}");
+        // A load goes on with what a sweep has found, and a sweep finds it again.
+        let mut load = method.bulk_load();
+        for number in 5..8 {
+            let row = RowId(number as u64 + 100);
+            load.push(&key(number), row, &mut Vec::new())
+                .expect("pushed");
+        }
+        load.finish().expect("finished");
+        for _ in 0..2 {
+            let rows = method.sequence().map(|found| found.entries().count());
+            assert_eq!(rows, Some(8), "{name}");
+            method.retain(&mut |_, _| true).expect("swept");
+        }
+        assert_eq!(
+            method.find(&key(7)).expect("found"),
+            Lookup::One(RowId(107))
+        );
+    }
+}
+
+#[test]
+fn keys_that_are_no_ascending_integers_have_no_sequence() {
+    let descending = PartOrder {
+        descending: true,
+        ..PartOrder::default()
+    };
+    for parts in [vec![descending], vec![PartOrder::default(); 2]] {
+        let settings = FdIndexSettings::new(parts.clone(), Arc::new(|| CommitTs::ZERO));
+        let index = FdIndex::open(Arc::new(MemoryBlocks::new(4096)), settings).expect("opened");
+        for number in 0..10 {
+            let values = vec![Value::BigInt(number); parts.len()];
+            let bytes = index.encode(&values);
+            index.add(&bytes, RowId(number as u64)).expect("added");
+        }
+        index.retain(&mut |_, _| true).expect("swept");
+        assert!(index.sequence().is_none(), "{parts:?}");
+    }
 }
 
 #[test]

@@ -17,25 +17,33 @@
 //! # Which row has a key
 //!
 //! The hash of an integer is a bijection, so a row under the hash has or had exactly this key. A
-//! row to which a hint leads ([`KeyHints`](crate::store::key_hints)) has it if its newest version
-//! says so. While no row has ever changed its key ([`StoredIndex::rows_may_have_moved`]) it has it
-//! still. The flag is loaded after the stable timestamp and after the entry: a change of a key sets
-//! it before it enters the new key and commits, so a reader that could see the new key or the
-//! commit sees the flag. An index that another one replaces is flagged, because later changes are
-//! not entered into it.
+//! row that is found by the hash has it still while no row has ever changed its key
+//! ([`StoredIndex::rows_may_have_moved`]). The flag is loaded after the stable timestamp and after
+//! the entry: a change of a key sets it before it enters the new key and commits, so a reader that
+//! could see the new key or the commit sees the flag. An index that another one replaces is
+//! flagged, because later changes are not entered into it.
+//!
+//! A row to which a hint leads ([`KeyHints`](crate::store::key_hints)) has the key if the version
+//! that the operation sees says so. That needs no flag, since a hint proves nothing.
 
 use crate::catalog::{Catalog, KeyDef, TableDef};
 use crate::db::Db;
 use crate::redo;
 use crate::settings::ConflictPolicy;
-use crate::store::{KeyHints, NewestRow, Store, StoredIndex, TableStore, key_index};
+use crate::store::{NewestRow, Store, StoredIndex, TableStore, key_index};
 use crate::transaction::Transaction;
+use smallvec::SmallVec;
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Result, RowId, SqlType, Value};
 use strandline_index::{KeySequence, Lookup, integer_key, is_same_key};
 use strandline_tail::change::{Change, WriteOutcome, Writer};
 use strandline_txn::{Isolation, Looks, StartWord, Visibility};
+
+/// Columns of a row; more of them take an allocation.
+type Columns = SmallVec<[ColumnId; 16]>;
+/// A key's values.
+type KeyValues = SmallVec<[Value; 4]>;
 
 /// A table and one of its keys, prepared for point operations in one version of the catalog.
 pub struct PointTable {
@@ -145,67 +153,101 @@ impl PointTable {
         key: &[Value],
         visibility: &Visibility,
     ) -> Result<Option<RowId>> {
-        let number = integer_key(key).filter(|_| self.is_exact);
-        let in_sequence = self
-            .sequence
-            .zip(number)
-            .and_then(|(sequence, number)| sequence.row(number));
-        let found = match (in_sequence, self.index.hints(self.def())) {
-            (Some(row), _) => Some(row),
-            (None, Some(hints)) => match self.hinted_row(hints, key, visibility)? {
-                Some(row) => Some(row),
-                None => {
-                    let found = self.exact_row(number, key)?;
-                    if let Some(row) = found {
-                        hints.put(key, row, db.settings().hint_bytes());
-                    }
-                    found
-                }
-            },
-            (None, None) => self.exact_row(number, key)?,
+        if let Some(row) = self.hinted(key)
+            && self.has_key(row, key, visibility)?
+        {
+            return Ok(Some(row));
+        }
+        self.exact_row(db, key)
+    }
+
+    /// Puts the values of `columns` of the row with this key into `out`, if its newest version is
+    /// certain; see the module documentation. Returns the row.
+    fn read_certain(
+        &self,
+        db: &Db,
+        key: &[Value],
+        visibility: &Visibility,
+        columns: &[ColumnId],
+        out: &mut Vec<Value>,
+    ) -> Result<Option<RowId>> {
+        let (from, stored) = (out.len(), self.store.rows());
+        if let Some(row) = self.hinted(key) {
+            // One walk reads what was asked for, and the key, to compare.
+            let mut wanted = Columns::from_slice(columns);
+            wanted.extend_from_slice(&self.def().columns);
+            let own = from + columns.len();
+            out.resize_with(from + wanted.len(), || Value::Null);
+            let found = stored.read_newest(row, visibility, &wanted, &mut out[from..])?;
+            let is_found = matches!(found, NewestRow::Found) && is_same_key(&out[own..], key);
+            out.truncate(if is_found { own } else { from });
+            if is_found {
+                return Ok(Some(row));
+            }
+        }
+        let Some(row) = self.exact_row(db, key)? else {
+            return Ok(None);
         };
-        // Asked last: an entry that a change of a key has made comes after the flag.
-        Ok(found.filter(|_| !self.index.rows_may_have_moved()))
+        out.resize_with(from + columns.len(), || Value::Null);
+        match stored.read_newest(row, visibility, columns, &mut out[from..])? {
+            NewestRow::Found => Ok(Some(row)),
+            NewestRow::Unknown => {
+                out.truncate(from);
+                Ok(None)
+            }
+        }
+    }
+
+    /// The number of a key that is exact.
+    fn exact_number(&self, key: &[Value]) -> Option<i64> {
+        integer_key(key).filter(|_| self.is_exact)
+    }
+
+    fn in_sequence(&self, key: &[Value]) -> Option<RowId> {
+        self.sequence?.row(self.exact_number(key)?)
+    }
+
+    /// The row to which a hint leads, unless the key is in the sequence.
+    fn hinted(&self, key: &[Value]) -> Option<RowId> {
+        if self.in_sequence(key).is_some() {
+            return None;
+        }
+        self.index.hints(self.def())?.get(key)
     }
 
     fn def(&self) -> &KeyDef {
         &self.table.keys[self.key]
     }
 
-    /// The only row that has or had this key, if the key is an exact number.
-    fn exact_row(&self, number: Option<i64>, key: &[Value]) -> Result<Option<RowId>> {
-        if number.is_none() {
+    /// The only row that has or had this key, if the key is an exact number and no row has changed
+    /// its key. It gets a hint.
+    fn exact_row(&self, db: &Db, key: &[Value]) -> Result<Option<RowId>> {
+        if self.exact_number(key).is_none() || self.index.rows_may_have_moved() {
             return Ok(None);
         }
-        Ok(match self.index.index.find(key)? {
-            Lookup::One(row) => Some(row),
-            Lookup::None | Lookup::Several => None,
-        })
-    }
-
-    /// The row to which a hint leads, if its newest version has the key.
-    fn hinted_row(
-        &self,
-        hints: &KeyHints,
-        key: &[Value],
-        visibility: &Visibility,
-    ) -> Result<Option<RowId>> {
-        let Some(row) = hints.get(key) else {
-            return Ok(None);
-        };
-        let columns = &self.def().columns;
-        let (mut one, mut several) = ([Value::Null], Vec::new());
-        let values = match columns.len() {
-            1 => one.as_mut_slice(),
-            count => {
-                several.resize(count, Value::Null);
-                several.as_mut_slice()
+        let found = match self.in_sequence(key) {
+            Some(row) => row,
+            None => {
+                let Lookup::One(row) = self.index.index.find(key)? else {
+                    return Ok(None);
+                };
+                if let Some(hints) = self.index.hints(self.def()) {
+                    hints.put(key, row, db.settings().hint_bytes());
+                }
+                row
             }
         };
+        // Asked again: an entry that a change of a key has made comes after the flag.
+        Ok((!self.index.rows_may_have_moved()).then_some(found))
+    }
+
+    /// Whether the row's newest version has the key.
+    fn has_key(&self, row: RowId, key: &[Value], visibility: &Visibility) -> Result<bool> {
+        let columns = &self.def().columns;
+        let mut values = KeyValues::from_elem(Value::Null, columns.len());
         let stored = self.store.rows();
-        let found = stored.read_newest(row, visibility, columns, values)?;
-        let is_found = matches!(found, NewestRow::Found) && is_same_key(values, key);
-        Ok(is_found.then_some(row))
+        let found = stored.read_newest(row, visibility, columns, &mut values)?;
+        Ok(matches!(found, NewestRow::Found) && is_same_key(&values, key))
     }
 }
 
@@ -235,19 +277,13 @@ impl Transaction {
         columns: &[ColumnId],
         out: &mut Vec<Value>,
     ) -> Result<bool> {
-        if self.sees_newest()
-            && let Some(visibility) = self.newest_for(point)
-            && let Some(row) = point.certain_row(self.db(), key, &visibility)?
-        {
-            let from = out.len();
-            out.resize_with(from + columns.len(), || Value::Null);
-            let stored = point.store.rows();
-            match stored.read_newest(row, &visibility, columns, &mut out[from..])? {
-                NewestRow::Found => return Ok(true),
-                NewestRow::Unknown => out.truncate(from),
+        match self.newest_for(point).filter(|_| self.sees_newest()) {
+            Some(visibility) => {
+                let found = point.read_certain(self.db(), key, &visibility, columns, out)?;
+                Ok(found.is_some())
             }
+            None => Ok(false),
         }
-        Ok(false)
     }
 
     /// Sets columns of the row with this key; false if there is no such row. As
@@ -341,22 +377,22 @@ impl Transaction {
         let Some(word) = self.begin_point_write(point)? else {
             return Ok(None);
         };
-        let (mut row_values, mut set) = (vec![Value::Null; columns.len()], Vec::new());
+        let (mut row_values, mut set) = (Vec::with_capacity(columns.len()), Vec::new());
         let mut looks = Looks::default();
         let mut busy_since = None;
         loop {
             let snapshot = self.db().stable();
             let visibility = newest_at(snapshot, word);
-            let Some(row) = point.certain_row(self.db(), key, &visibility)? else {
+            row_values.clear();
+            let found = match columns.is_empty() {
+                true => point.certain_row(self.db(), key, &visibility)?,
+                false => {
+                    point.read_certain(self.db(), key, &visibility, columns, &mut row_values)?
+                }
+            };
+            let Some(row) = found else {
                 return Ok(None);
             };
-            if !columns.is_empty() {
-                let stored = point.store.rows();
-                match stored.read_newest(row, &visibility, columns, &mut row_values)? {
-                    NewestRow::Found => {}
-                    NewestRow::Unknown => return Ok(None),
-                }
-            }
             set.clear();
             let change = match modify(&row_values, &mut set)? {
                 Effect::Leave => return Ok(Some(false)),

@@ -10,9 +10,10 @@
 //! 2. A slot holds one number. Its readers and writers need no order among themselves.
 //! 3. The bytes are counted as indexes' memory.
 //!
-//! The table begins small. When it has replaced half as many hints as it has slots, an empty one of
-//! four times the size takes its place, while there is memory for it. So few looks are wasted until
-//! all keys that are read have room.
+//! A key's hint is in one of the eight slots of a bucket, which is a cache line. A full bucket
+//! replaces one of them. The table begins small. When it has replaced an eighth as many hints as it
+//! has slots, an empty one of four times the size takes its place, while there is memory for it. So
+//! few looks are wasted until all keys that are read have room.
 
 use arc_swap::ArcSwap;
 use std::sync::Arc;
@@ -20,46 +21,69 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering}; // hints and counters
 use strandline_base::{RowId, Value};
 use strandline_index::hash_key;
 
-/// Slots of the first table: 2 KiB.
-const SLOTS_MIN: usize = 256;
+/// Slots of a bucket.
+const BUCKET_SLOTS: usize = 8;
+/// Buckets of the first table: 2 KiB.
+const BUCKETS_MIN: usize = 32;
 /// Bits of a row number that a slot holds; the others are a tag from the key's hash.
 const ROW_BITS: u32 = 48;
 const ROW_MASK: u64 = (1 << ROW_BITS) - 1;
 /// The slot of no hint. The row of this number, the last one of all, has no hints.
 const NONE: u64 = ROW_MASK;
 
+/// The slots of the hashes with the same low bits.
+#[repr(align(64))]
+struct Bucket([AtomicU64; BUCKET_SLOTS]);
+
+const _: () = assert!(size_of::<Bucket>() == 64);
+
+impl Bucket {
+    fn new() -> Self {
+        Self(std::array::from_fn(|_| AtomicU64::new(NONE)))
+    }
+
+    /// A slot with the tag of a hash, and its hint.
+    #[inline]
+    fn find(&self, hash: u64) -> Option<(&AtomicU64, u64)> {
+        let slots = self.0.iter();
+        let mut hints = slots.map(|slot| (slot, slot.load(Ordering::Relaxed)));
+        hints.find(|(_, hint)| *hint != NONE && (hint ^ hash) & !ROW_MASK == 0)
+    }
+}
+
 struct Table {
-    slots: Box<[AtomicU64]>,
+    buckets: Box<[Bucket]>,
     /// hints of other keys that were replaced
     replaced: AtomicUsize,
 }
 
 impl Table {
-    fn new(slots: usize) -> Self {
+    fn new(buckets: usize) -> Self {
         Self {
-            slots: (0..slots).map(|_| AtomicU64::new(NONE)).collect(),
+            buckets: (0..buckets).map(|_| Bucket::new()).collect(),
             replaced: AtomicUsize::new(0),
         }
     }
 
-    /// The slot of a hash: its low bits choose it, its high ones are the tag.
-    fn slot(&self, hash: u64) -> Option<&AtomicU64> {
-        self.slots
-            .get(hash as usize & (self.slots.len().wrapping_sub(1)))
+    /// The bucket of a hash: its low bits choose it.
+    #[inline]
+    fn bucket(&self, hash: u64) -> Option<&Bucket> {
+        self.buckets
+            .get(hash as usize & self.buckets.len().wrapping_sub(1))
     }
 
-    fn bytes_of(slots: usize) -> usize {
-        slots * size_of::<AtomicU64>()
+    fn bytes_of(buckets: usize) -> usize {
+        buckets * size_of::<Bucket>()
     }
 
     fn bytes(&self) -> usize {
-        Self::bytes_of(self.slots.len())
+        Self::bytes_of(self.buckets.len())
     }
 }
 
 /// The hints of one index; see the module's documentation.
 pub(crate) struct KeyHints {
-    /// a power of two of slots, or none
+    /// a power of two of buckets, or none
     table: ArcSwap<Table>,
     /// bytes that indexes use
     memory: Arc<AtomicUsize>,
@@ -78,13 +102,12 @@ impl KeyHints {
     #[inline]
     pub fn get(&self, key: &[Value]) -> Option<RowId> {
         let table = self.table.load();
-        if table.slots.is_empty() {
+        if table.buckets.is_empty() {
             return None;
         }
         let hash = hash_key(key);
-        let hint = table.slot(hash)?.load(Ordering::Relaxed);
-        let is_of_key = hint != NONE && (hint ^ hash) & !ROW_MASK == 0;
-        is_of_key.then_some(RowId(hint & ROW_MASK))
+        let (_, hint) = table.bucket(hash)?.find(hash)?;
+        Some(RowId(hint & ROW_MASK))
     }
 
     /// A row of this key. The table may grow while all indexes use less than `memory_max` bytes.
@@ -95,26 +118,35 @@ impl KeyHints {
             return;
         }
         let table = self.table.load();
-        let Some(slot) = table.slot(hash) else {
+        let Some(bucket) = table.bucket(hash) else {
             return self.grow(&table, memory_max);
         };
-        let before = slot.swap(hint, Ordering::Relaxed);
-        if before != NONE && before != hint {
-            let replaced = table.replaced.fetch_add(1, Ordering::Relaxed) + 1;
-            if replaced.is_multiple_of(table.slots.len() / 2) {
-                self.grow(&table, memory_max);
-            }
+        if let Some((slot, _)) = bucket.find(hash) {
+            slot.store(hint, Ordering::Relaxed);
+            return;
+        }
+        let mut slots = bucket.0.iter();
+        if let Some(free) = slots.find(|slot| slot.load(Ordering::Relaxed) == NONE) {
+            free.store(hint, Ordering::Relaxed);
+            return;
+        }
+        let replaced = table.replaced.fetch_add(1, Ordering::Relaxed) + 1;
+        if let Some(slot) = bucket.0.get(replaced % BUCKET_SLOTS) {
+            slot.store(hint, Ordering::Relaxed);
+        }
+        if replaced.is_multiple_of(table.buckets.len()) {
+            self.grow(&table, memory_max);
         }
     }
 
     #[cold]
     fn grow(&self, known: &Arc<Table>, memory_max: usize) {
-        let slots = (known.slots.len() * 4).max(SLOTS_MIN);
+        let buckets = (known.buckets.len() * 4).max(BUCKETS_MIN);
         let used = self.memory.load(Ordering::Relaxed);
-        if used + Table::bytes_of(slots) > memory_max {
+        if used + Table::bytes_of(buckets) > memory_max {
             return;
         }
-        let next = Arc::new(Table::new(slots));
+        let next = Arc::new(Table::new(buckets));
         let before = self.table.compare_and_swap(known, next.clone());
         if Arc::ptr_eq(&before, known) {
             let grown = next.bytes().wrapping_sub(known.bytes());

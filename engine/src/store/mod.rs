@@ -32,7 +32,6 @@ mod unit_windows;
 
 pub(crate) use files::{HeldFiles, damage_of};
 pub(crate) use holders::{Hold, Waiting};
-pub(crate) use key_hints::KeyHints;
 pub(crate) use range::{RangeForm, RangeSummary, StoredRange};
 pub(crate) use range_reads::StoreRequest;
 pub(crate) use restore::{RestoredFrom, RowChange};

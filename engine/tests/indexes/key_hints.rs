@@ -203,6 +203,18 @@ impl Prepared {
                 assert_eq!(deleted, has.is_some(), "{key:?}");
                 has.and_then(|k| self.model.remove(&k));
             }
+            // The row's keys become free ones: hints of both numbers may lead to it from now on.
+            2 if has.is_some() => {
+                let other = rng.below(12) as i64;
+                if let (Some(k), None) = (has, self.row_of(other)) {
+                    let set = [
+                        (ColumnId(1), Value::BigInt(other * 10)),
+                        (ColumnId(2), Value::from(text(other))),
+                    ];
+                    assert!(txn.point_update(point, &key, &set).expect("update"));
+                    self.model.insert(k, (other * 10, other));
+                }
+            }
             _ => {
                 let mut out = Vec::new();
                 let found = txn.point_get(point, &key, &[ColumnId(0)], &mut out);
@@ -260,7 +272,7 @@ fn a_hint_of_another_key_is_no_row() {
     assert_eq!(get(db, 50).expect("row 50")[2], Value::from("text 50"));
 }
 
-/// Rows whose keys come and go, under other row numbers, and stay with rollbacks.
+/// Rows whose keys come, change and go, under other row numbers, and stay with rollbacks.
 #[test]
 fn prepared_operations_by_hints_agree_with_a_model() {
     let world = world(ConstraintTiming::Immediate);
@@ -273,7 +285,7 @@ fn prepared_operations_by_hints_agree_with_a_model() {
         next: 100,
     };
     let mut rng = Rng::new(5);
-    for _ in 0..150 {
+    for _ in 0..300 {
         let txn = db.begin(TxnOptions::default()).expect("begin");
         let before = operations.model.clone();
         for _ in 0..rng.below(8) {
@@ -290,7 +302,7 @@ fn prepared_operations_by_hints_agree_with_a_model() {
         }
     }
     assert_sound(db, "prepared");
-    // A key that moves to another row ends the short path.
+    // A key that moves to another row leads there.
     let mut rows = operations.model.clone().into_iter();
     let (Some((first, (_, number))), Some((second, _))) = (rows.next(), rows.next()) else {
         panic!("too few rows are left");

@@ -90,7 +90,9 @@ impl View {
 
 fn fences_of(head: &Head) -> Vec<Fence> {
     let fences = head.fences.iter();
-    fences.map(|(key, to)| (key.clone(), *to)).collect()
+    fences
+        .map(|(key, to)| (key.as_slice().into(), *to))
+        .collect()
 }
 
 fn is_behind(fence: &Fence, wave: Option<&[u8]>) -> bool {

@@ -1,6 +1,12 @@
 //! The head, L0: data entries and fences in memory [FD+ §2.1].
 
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+/// The bytes of an entry or a fence. Short ones lie within the map's nodes, so that a search reads
+/// few cache lines.
+pub(super) type HeadKey = SmallVec<[u8; 32]>;
 
 /// Bytes that an entry takes besides its key.
 const ENTRY_BYTES: usize = 24;
@@ -42,8 +48,8 @@ impl Change {
 /// L0.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Head {
-    pub data: BTreeMap<Box<[u8]>, Data>,
-    pub fences: BTreeMap<Box<[u8]>, u64>,
+    pub data: BTreeMap<HeadKey, Data>,
+    pub fences: BTreeMap<HeadKey, u64>,
     data_bytes: usize,
     fence_bytes: usize,
 }
@@ -67,19 +73,18 @@ impl Head {
 
     /// Puts a data entry over what is there: an entry of the other kind is cancelled.
     pub fn put(&mut self, key: &[u8], data: Data) -> Change {
-        match self.data.get(key) {
-            Some(known) if known.is_insert == data.is_insert => {
+        match self.data.entry(key.into()) {
+            Entry::Occupied(known) if known.get().is_insert == data.is_insert => {
                 debug_assert!(false, "the kinds of one entry alternate");
                 Change::default()
             }
-            Some(known) => {
-                let change = Change::of(known.is_insert, -1);
-                self.remove(key);
-                change
+            Entry::Occupied(known) => {
+                self.data_bytes -= Self::bytes_of(key.len());
+                Change::of(known.remove().is_insert, -1)
             }
-            None => {
+            Entry::Vacant(place) => {
                 self.data_bytes += Self::bytes_of(key.len());
-                self.data.insert(key.into(), data);
+                place.insert(data);
                 Change::of(data.is_insert, 1)
             }
         }
@@ -102,7 +107,7 @@ impl Head {
     pub fn remove_fences(&mut self, key: &[u8]) -> Option<u64> {
         let mut last = None;
         while let Some(first) = self.fences.first_entry() {
-            if first.key().as_ref() > key {
+            if first.key().as_slice() > key {
                 break;
             }
             self.fence_bytes -= Self::bytes_of(first.key().len());
@@ -111,7 +116,7 @@ impl Head {
         last
     }
 
-    pub fn set_fences(&mut self, fences: BTreeMap<Box<[u8]>, u64>) {
+    pub fn set_fences(&mut self, fences: BTreeMap<HeadKey, u64>) {
         self.fence_bytes = fences.keys().map(|key| Self::bytes_of(key.len())).sum();
         self.fences = fences;
     }

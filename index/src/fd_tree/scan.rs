@@ -4,10 +4,10 @@
 //!
 //! A batch lies on one side of the wavefront (I6). Of the entries with one key the newest decides.
 
-use super::head::{Data, Head};
+use super::head::{Data, Head, HeadKey};
 use super::loaded::Loaded;
 use super::read_ahead::ReadAhead;
-use super::state::{Shared, Slot};
+use super::state::{Path, Shared, Slot};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound::{Excluded, Included};
 use strandline_base::Result;
@@ -80,7 +80,7 @@ impl<'a> Scan<'a> {
         let state = self.shared.state.lock();
         let (mut low, mut high) = (self.from.clone(), self.before.clone());
         let mut parts = Vec::new();
-        let mut path = state.slots.clone();
+        let mut path: Path = state.slots.iter().cloned().collect();
         let mut pointer_of = None;
         if let Some(old) = &state.old {
             let border = old.wavefront.as_deref().map_or(Vec::new(), following);
@@ -131,8 +131,8 @@ impl<'a> Scan<'a> {
 
     fn head_part(&self, head: &Head, low: &[u8], high: &[u8]) -> Part {
         let range = head.data.range::<[u8], _>((Included(low), Excluded(high)));
-        let own = |(key, data): (&_, &Data)| (Box::clone(key), data.is_insert);
-        let data: Vec<_> = match self.direction {
+        let own = |(key, data): (&HeadKey, &Data)| (Box::from(key.as_slice()), data.is_insert);
+        let data: Vec<(Box<[u8]>, bool)> = match self.direction {
             Direction::Forward => range.take(HEAD_ENTRIES).map(own).collect(),
             Direction::Backward => range.rev().take(HEAD_ENTRIES).map(own).collect(),
         };

@@ -26,7 +26,9 @@ impl<'a> SortedLookup<'a> {
     pub fn new(shared: &'a Shared) -> Self {
         let state = shared.state.lock();
         let fences = state.head.fences.iter();
-        let fences: Vec<_> = fences.map(|(key, to)| (key.clone(), *to)).collect();
+        let fences: Vec<_> = fences
+            .map(|(key, to)| (Box::from(key.as_slice()), *to))
+            .collect();
         let descent = || Descent {
             fences: fences.clone(),
             passed: 0,

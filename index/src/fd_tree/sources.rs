@@ -286,20 +286,22 @@ impl HeadSource {
                 .filter(|_| fences.len() == HEAD_ENTRIES)
                 .map(|(key, _)| *key),
         ];
-        let cut = cuts.into_iter().flatten().min().cloned();
+        let cut = cuts.into_iter().flatten().min();
+        let cut: Option<Box<[u8]>> = cut.map(|key| key.as_slice().into());
         let is_within = |key: &[u8]| cut.as_deref().is_none_or(|cut| key <= cut);
         let mut items: Vec<Item> = Vec::new();
         for (key, to) in fences {
             if is_within(key) {
-                items.push((key.clone(), Kind::Fence(*to)));
+                items.push((key.as_slice().into(), Kind::Fence(*to)));
             }
         }
         for (key, data) in data {
+            let own = || Box::from(key.as_slice());
             match (is_within(key), data.is_pending, data.is_insert) {
                 (false, ..) => {}
-                (_, true, _) => self.pending.push(key.clone()),
-                (.., true) => items.push((key.clone(), Kind::Insert)),
-                (.., false) => items.push((key.clone(), Kind::Delete)),
+                (_, true, _) => self.pending.push(own()),
+                (.., true) => items.push((own(), Kind::Insert)),
+                (.., false) => items.push((own(), Kind::Delete)),
             }
         }
         // Stable: the fence of a key stays before its data entry.

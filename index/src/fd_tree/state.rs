@@ -10,6 +10,7 @@ use super::level::{Level, Wanted};
 use super::loaded::Loaded;
 use super::partition::FilterSource;
 use super::progress::Work;
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use strandline_base::Result;
@@ -97,6 +98,9 @@ impl Slot {
         self.level.end() - self.live_from
     }
 }
+
+/// The levels that a lookup goes down, top down.
+pub(super) type Path = SmallVec<[Slot; 8]>;
 
 /// The old part of the tree during a compaction.
 #[derive(Clone, Debug, Default)]
@@ -205,19 +209,22 @@ impl State {
     }
 
     /// The levels below the old head, top down.
-    pub fn old_path(&self, old: &Old) -> Vec<Slot> {
+    pub fn old_path(&self, old: &Old) -> Path {
         let below = self.slots.iter().skip(old.new_levels);
         old.slots.iter().chain(below).cloned().collect()
     }
 
     /// The levels in which a key is looked for, top down, and the block of the first (I6).
-    pub fn path(&self, key: &[u8]) -> (Option<u64>, Vec<Slot>) {
+    pub fn path(&self, key: &[u8]) -> (Option<u64>, Path) {
         match &self.old {
             Some(old) if old.has(key) => {
                 let pointer = old.head.floor_fence(key).or(old.pointer);
                 (pointer, self.old_path(old))
             }
-            _ => (self.head.floor_fence(key), self.slots.clone()),
+            _ => {
+                let path = self.slots.iter().cloned().collect();
+                (self.head.floor_fence(key), path)
+            }
         }
     }
 

@@ -7,7 +7,7 @@
 //!
 //! A cut key has no values.
 
-use super::{KeyBytes, NULL_FIRST, NULL_LAST, OrderedKeys, VALUE};
+use super::{KeyBytes, NULL_FIRST, NULL_LAST, OrderedKeys, PartOrder, VALUE};
 use strandline_base::{SqlType, Value};
 
 impl OrderedKeys {
@@ -56,6 +56,30 @@ impl OrderedKeys {
             }
         }
         found == last + 1
+    }
+}
+
+impl OrderedKeys {
+    /// The integer of a key of one ascending integer part. Of a part of another type it gives None
+    /// or a number that means nothing.
+    pub(crate) fn integer(&self, key: &KeyBytes) -> Option<i64> {
+        let [
+            PartOrder {
+                descending: false, ..
+            },
+        ] = &*self.parts
+        else {
+            return None;
+        };
+        let (VALUE, rest) = key
+            .as_slice()
+            .split_first()
+            .map(|(marker, rest)| (*marker, rest))?
+        else {
+            return None;
+        };
+        let word: [u8; 8] = rest.try_into().ok()?;
+        Some(i64::from_be_bytes(word) ^ i64::MIN)
     }
 }
 
