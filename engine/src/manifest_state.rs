@@ -10,7 +10,7 @@
 use crate::catalog::Catalog;
 use crate::catalog::edit::{VersionsEdit, stored_versions};
 use crate::catalog::retention::TimeMap;
-use crate::store::BasedRange;
+use crate::store::{BasedRange, KnownBounds};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -111,6 +111,9 @@ pub struct StorageState {
     pub columns: Vec<(SqlType, Value)>,
     /// versions superseded before it may have been dropped
     pub kept_from: CommitTs,
+    /// of columns, for estimates
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub bounds: KnownBounds,
 }
 
 /// A range in chunks.
@@ -193,6 +196,9 @@ pub struct StorageEdit {
     pub columns: Vec<(SqlType, Value)>,
     /// versions superseded before it may have been dropped
     pub kept_from: CommitTs,
+    /// the whole list
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub bounds: KnownBounds,
 }
 
 fn place(p: Option<(u64, Extent)>) -> Option<(u64, u64, u64)> {
@@ -284,6 +290,7 @@ impl ManifestState {
             storage.runs = change.runs;
             storage.columns = change.columns;
             storage.kept_from = change.kept_from;
+            storage.bounds = change.bounds;
         }
         for id in edit.dropped {
             self.storages.remove(&id);

@@ -385,3 +385,38 @@ fn a_range_whose_rows_are_all_gone_takes_no_space_and_its_row_ids_never_come_aga
         assert_eq!(statistics.columns[0].max, Some(Value::BigInt(101)));
     }
 }
+
+/// Estimates of the columns' bounds are there after an opening, before anything is read, and beside
+/// changes that no chunk has.
+#[test]
+fn bounds_of_columns_survive_an_opening_and_changes() {
+    let mut world = World::new(HistoryPolicy::Forever);
+    for k in [5, -3, 40] {
+        insert(&world.db, &row(k, k * 10, "text"));
+    }
+    let bounds = |db: &Arc<Db>| {
+        let columns = db.statistics(&table(db)).columns;
+        [0, 1, 2].map(|at| (columns[at].min.clone(), columns[at].max.clone()))
+    };
+    let integers = |least, most| (Some(Value::BigInt(least)), Some(Value::BigInt(most)));
+    assert_eq!(
+        bounds(&world.db),
+        [(None, None), (None, None), (None, None)]
+    );
+    world.db.checkpoint(true).expect("checkpoint");
+    let text = Some(Value::from("text"));
+    let all = [integers(-3, 40), integers(-30, 400), (text.clone(), text)];
+    assert_eq!(bounds(&world.db), all);
+    let unread = [integers(-3, 40), integers(-30, 400), (None, None)];
+    for _ in 0..2 {
+        world = world.reopen();
+        assert_eq!(bounds(&world.db), unread, "text is not kept");
+    }
+    set(&world.db, 5, 1000);
+    insert(&world.db, &row(90, 0, "text"));
+    assert_eq!(bounds(&world.db), unread, "no chunk has the changes");
+    world.db.checkpoint(true).expect("checkpoint");
+    let world = world.reopen();
+    let [k, a, _] = bounds(&world.db);
+    assert_eq!([k, a], [integers(-3, 90), integers(-30, 1000)]);
+}

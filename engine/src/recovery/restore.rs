@@ -130,6 +130,7 @@ impl Recovery {
             let files = &recovery.database.shared.files;
             contained(&store, || store.restore_runs(files, &storage.runs));
             store.raise_kept_from(storage.kept_from);
+            store.set_bounds(storage.bounds.clone());
         }
         recovery.restore_runs()?;
         recovery.progress.restored(&recovery.report);

@@ -35,7 +35,7 @@ pub(crate) use holders::{Hold, Waiting};
 pub(crate) use range::{RangeForm, RangeSummary, StoredRange};
 pub(crate) use range_reads::StoreRequest;
 pub(crate) use restore::{RestoredFrom, RowChange};
-pub use statistics::{ColumnStatistics, TableStatistics};
+pub use statistics::{ColumnStatistics, KnownBounds, TableStatistics};
 pub(crate) use stored_index::{
     EntryKey, StoredIndex, find_duplicate, find_key, find_readable_index, forget_expired,
     hinted_row, key_index, readable_index, secondary_index,
@@ -77,6 +77,8 @@ pub struct Store {
     holders: Mutex<Holders>,
     /// versions superseded before it may be gone
     kept_from: AtomicU64,
+    /// of columns, as of the newest checkpoint
+    bounds: ArcSwap<KnownBounds>,
     /// bulk-loaded ranges that no checkpoint has put into the manifest yet
     pub unlisted: Mutex<Vec<RangeNo>>,
     /// why its rows could not be restored, if so: nothing reads or writes them then
@@ -120,6 +122,7 @@ impl Store {
             secondary: ArcSwap::from_pointee(Vec::new()),
             holders: Mutex::new(Holders::held_by(holder)),
             kept_from: AtomicU64::new(0),
+            bounds: ArcSwap::default(),
             unlisted: Mutex::default(),
             unrestored: OnceLock::new(),
             index_files: index_files.clone(),

@@ -1,9 +1,11 @@
 //! Statistics that the optimizer gets without reading the table.
 
 use super::Store;
-use crate::catalog::TableDef;
+use crate::catalog::{ColumnDef, TableDef};
 use std::cmp::Ordering;
-use strandline_base::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use strandline_base::{ColumnId, Value};
 use strandline_table::lineage::base::{BaseBody, ColumnBounds};
 
 /// Row count and column bounds.
@@ -19,18 +21,22 @@ pub struct TableStatistics {
     pub columns: Vec<ColumnStatistics>,
 }
 
-/// Bounds of one column as its chunks know them; pending updates may lie outside.
+/// About the bounds of one column: values that no chunk has yet may lie outside.
 #[derive(Clone, Debug, Default)]
 pub struct ColumnStatistics {
-    /// no value in a chunk is smaller
+    /// the least value; None: not known
     pub min: Option<Value>,
-    /// no value in a chunk is larger
+    /// the greatest value; None: not known
     pub max: Option<Value>,
     /// NULLs in chunks
     pub nulls: Option<u64>,
     /// encoded bytes
     pub bytes: u64,
 }
+
+/// The least and the greatest value of columns, by their ids, as the manifest keeps them: those of
+/// integers, dates and times.
+pub type KnownBounds = BTreeMap<ColumnId, (Value, Value)>;
 
 impl TableStatistics {
     /// Of an empty table.
@@ -42,64 +48,136 @@ impl TableStatistics {
     }
 }
 
+/// What the chunks of one column say.
+#[derive(Default)]
+struct Gathered {
+    column: ColumnStatistics,
+    /// the bounds of a chunk are not in memory
+    is_partial: bool,
+}
+
+impl Gathered {
+    /// Adds a chunk with `rows` rows.
+    fn add(&mut self, bounds: Option<&ColumnBounds>, rows: u32) {
+        let column = &mut self.column;
+        let is_known = bounds.is_some_and(|bounds| {
+            bounds.min.is_some() && bounds.max.is_some() || bounds.nulls == u64::from(rows)
+        });
+        self.is_partial |= !is_known;
+        if let Some(bounds) = bounds {
+            *column.nulls.get_or_insert(0) += bounds.nulls;
+            keep(&mut column.min, bounds.min.as_ref(), Ordering::Less);
+            keep(&mut column.max, bounds.max.as_ref(), Ordering::Greater);
+        }
+    }
+
+    /// With the bounds as of a checkpoint in place of those that are not in memory.
+    fn complete(mut self, saved: Option<&(Value, Value)>) -> ColumnStatistics {
+        if self.is_partial {
+            self.column.nulls = None;
+            match saved {
+                Some((min, max)) => {
+                    keep(&mut self.column.min, Some(min), Ordering::Less);
+                    keep(&mut self.column.max, Some(max), Ordering::Greater);
+                }
+                None => (self.column.min, self.column.max) = (None, None),
+            }
+        }
+        self.column
+    }
+}
+
 impl Store {
-    /// Rows (an estimate) and, per column, min/max/null count as far as chunk footers that have
-    /// been read know them; a table whose footers have not all been read yet has no bounds.
+    /// Rows and, per column, bounds and NULLs, without reading the table: estimates. Bounds are
+    /// those of the chunk footers that are in memory, and of the newest checkpoint for the others.
     pub fn statistics(&self, table: &TableDef) -> TableStatistics {
         let mut statistics = TableStatistics::empty(table);
-        let mut known = vec![true; table.columns.len()];
+        let mut columns: Vec<Gathered> = Vec::new();
+        columns.resize_with(table.columns.len(), Gathered::default);
         for range in self.lineage.ranges() {
             let version = range.load_full();
             let chunks = match &version.base.body {
                 BaseBody::Insert(rows) => {
                     statistics.rows += u64::from(rows.rows());
                     statistics.inserted_bytes += rows.memory_bytes() as u64;
-                    if rows.rows() > 0 {
-                        known.fill(false);
-                    }
                     continue;
                 }
-                BaseBody::Chunks(chunks) if chunks.rows == 0 => continue,
                 BaseBody::Chunks(chunks) => chunks,
             };
             statistics.rows += u64::from(chunks.rows.saturating_sub(chunks.deleted));
-            if !version.has_no_tail() {
-                known.fill(false);
-            }
-            for (at, column) in table.columns.iter().enumerate() {
+            for (column, gathered) in table.columns.iter().zip(&mut columns) {
+                // A column that was added later has its missing value.
                 let Some(chunk) = chunks.column(column.id) else {
-                    known[at] = false;
+                    gathered.is_partial |= chunks.rows > 0;
                     continue;
                 };
                 let bytes = chunk.stored.extent.len;
                 statistics.bytes += bytes;
-                statistics.columns[at].bytes += bytes;
-                match chunk.stored.known_bounds() {
-                    Some(bounds) => {
-                        let bounded = bounds.min.is_some() && bounds.max.is_some();
-                        known[at] &= bounded || bounds.nulls == u64::from(chunks.rows);
-                        add_bounds(&mut statistics.columns[at], bounds);
-                    }
-                    None => known[at] = false,
+                gathered.column.bytes += bytes;
+                gathered.add(chunk.stored.known_bounds(), chunks.rows);
+            }
+        }
+        let saved = self.bounds.load();
+        let complete =
+            |(column, gathered): (&ColumnDef, Gathered)| gathered.complete(saved.get(&column.id));
+        statistics.columns = table.columns.iter().zip(columns).map(complete).collect();
+        statistics
+    }
+
+    /// The bounds of a checkpoint.
+    pub(crate) fn set_bounds(&self, bounds: KnownBounds) {
+        self.bounds.store(Arc::new(bounds));
+    }
+
+    /// The bounds of the first `columns` columns of `bodies`, the bases of all ranges at a
+    /// checkpoint.
+    pub(crate) fn bounds_of(
+        &self,
+        bodies: impl Iterator<Item = BaseBody>,
+        columns: usize,
+    ) -> KnownBounds {
+        let mut gathered: Vec<Gathered> = Vec::new();
+        gathered.resize_with(columns, Gathered::default);
+        for body in bodies {
+            let BaseBody::Chunks(chunks) = body else {
+                continue;
+            };
+            for (id, gathered) in (0..).map(ColumnId).zip(&mut gathered) {
+                match chunks.column(id) {
+                    Some(chunk) => gathered.add(chunk.stored.known_bounds(), chunks.rows),
+                    None => gathered.is_partial |= chunks.rows > 0,
                 }
             }
         }
-        for (column, known) in statistics.columns.iter_mut().zip(known) {
-            if !known {
-                *column = ColumnStatistics {
-                    bytes: column.bytes,
-                    ..Default::default()
-                };
-            }
-        }
-        statistics
+        let saved = self.bounds.load();
+        let bounds = (0..)
+            .map(ColumnId)
+            .zip(gathered)
+            .filter_map(|(id, gathered)| {
+                let column = gathered.complete(saved.get(&id));
+                let bounds = column.min.zip(column.max);
+                Some((
+                    id,
+                    bounds.filter(|(min, max)| is_kept(min) && is_kept(max))?,
+                ))
+            });
+        bounds.collect()
     }
 }
 
-fn add_bounds(statistics: &mut ColumnStatistics, bounds: &ColumnBounds) {
-    *statistics.nulls.get_or_insert(0) += bounds.nulls;
-    keep(&mut statistics.min, bounds.min.as_ref(), Ordering::Less);
-    keep(&mut statistics.max, bounds.max.as_ref(), Ordering::Greater);
+/// Whether the manifest keeps a bound: not text, which may be long, and no floating-point number,
+/// of which JSON does not have all.
+fn is_kept(bound: &Value) -> bool {
+    matches!(
+        bound,
+        Value::SmallInt(_)
+            | Value::Integer(_)
+            | Value::BigInt(_)
+            | Value::Date(_)
+            | Value::Time(_)
+            | Value::Timestamp(_)
+            | Value::TimestampTz(_)
+    )
 }
 
 fn keep(bound: &mut Option<Value>, value: Option<&Value>, better: Ordering) {
@@ -110,5 +188,45 @@ fn keep(bound: &mut Option<Value>, value: Option<&Value>, better: Ordering) {
     };
     if replace {
         *bound = Some(value.clone());
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn saved_bounds_stand_for_chunks_that_were_not_read() {
+        let number = Value::BigInt;
+        let chunk = |min: Option<i64>, max: Option<i64>, nulls| ColumnBounds {
+            min: min.map(number),
+            max: max.map(number),
+            nulls,
+        };
+        let saved = (number(-2), number(9));
+        let of = |chunks: &[Option<ColumnBounds>], saved: Option<&(Value, Value)>| {
+            let mut gathered = Gathered::default();
+            for bounds in chunks {
+                gathered.add(bounds.as_ref(), 10);
+            }
+            let column = gathered.complete(saved);
+            (column.min.zip(column.max), column.nulls)
+        };
+        let known = || Some(chunk(Some(1), Some(5), 2));
+        let bounds = |min, max| Some((number(min), number(max)));
+        let all_null = || Some(chunk(None, None, 10));
+        assert_eq!(of(&[], None), (None, None));
+        assert_eq!(of(&[known()], None), (bounds(1, 5), Some(2)));
+        assert_eq!(
+            of(&[known(), all_null()], Some(&saved)),
+            (bounds(1, 5), Some(12))
+        );
+        assert_eq!(of(&[known(), None], None), (None, None));
+        assert_eq!(of(&[known(), None], Some(&saved)), (bounds(-2, 9), None));
+        let wide = Some(chunk(Some(-7), Some(3), 0));
+        assert_eq!(of(&[None, wide], Some(&saved)), (bounds(-7, 9), None));
+        // Not all values NULL, and no bounds.
+        let unknown = Some(chunk(None, None, 1));
+        assert_eq!(of(&[known(), unknown], None), (None, None));
     }
 }

@@ -81,6 +81,11 @@ impl StoredChunk {
         Ok(self.keep(footer))
     }
 
+    /// Keeps the bounds of a chunk that was just written.
+    pub fn keep_bounds(&self, footer: &ChunkFooter) {
+        self.bounds_of(footer);
+    }
+
     /// Keeps the footer of a chunk that was just written, unless kept bytes have more than a
     /// [`KEPT_PART`]th of the pool.
     pub fn keep_written(&self, footer: ChunkFooter) {
@@ -133,9 +138,10 @@ impl StoredChunk {
             .or_else(|| self.footer_request())
     }
 
-    /// The chunk's bounds, if the footer has been read.
+    /// The chunk's bounds, if the footer has been read or the chunk was written by this process.
     pub fn known_bounds(&self) -> Option<&ColumnBounds> {
-        Some(self.bounds_of(self.footer.get()?))
+        let known = self.bounds.get();
+        known.or_else(|| Some(self.bounds_of(self.footer.get()?)))
     }
 
     /// The chunk's bounds.

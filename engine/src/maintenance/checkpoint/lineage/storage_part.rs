@@ -124,7 +124,14 @@ impl StoragePart {
         let listed = self.store.lineage().runs();
         let runs = self.runs.as_ref().unwrap_or(&listed);
         self.edit.runs = runs.iter().map(|r| r.id()).collect();
-        (self.runs.is_some() || !self.edit.ranges.is_empty()).then_some(self)
+        if self.runs.is_none() && self.edit.ranges.is_empty() {
+            return None;
+        }
+        let ranges = self.store.lineage().ranges().into_iter();
+        let bodies = ranges.map(|range| self.base_of(range.no()));
+        self.edit.bounds = self.store.bounds_of(bodies, self.edit.columns.len());
+        self.store.set_bounds(self.edit.bounds.clone());
+        Some(self)
     }
 }
 
