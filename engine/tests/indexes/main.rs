@@ -11,6 +11,7 @@ mod definitions;
 mod expressions;
 mod key_hints;
 mod left_builds;
+mod live_sweeps;
 mod loads;
 mod maintenance;
 mod model;

@@ -78,8 +78,8 @@ impl Shared {
         self.next_file.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The chunk that was just written to `file`: its place and its footer, whose bounds are kept. On
-    /// an object store the footer is kept, so that the first read of a row takes one request.
+    /// The chunk that was just written to `file`: its place and its footer, whose bounds are kept.
+    /// On an object store the footer is kept, so that the first read takes one request.
     pub(crate) fn written_chunk(
         &self,
         file: &Arc<DataFile>,

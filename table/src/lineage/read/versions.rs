@@ -1,9 +1,11 @@
 //! All versions of one row, oldest first, in one pass over its records.
 //!
-//! The row's changes are gathered from its tail and from the runs, each change once: a record up to
-//! the lineage of the base's row metadata is in a run, whatever columns lag, and a later one in the
-//! tail of the same range version. Then they are applied one after the other to the values that the
-//! row began with. A read per version would decode all of the row's records for each.
+//! The row's changes are gathered from its tail and from the runs: a record up to the lineage of
+//! the base's row metadata is in a run, whatever columns lag; a later one is in the tail of the
+//! same range version, perhaps in a run as well. Both are applied: in a run a version that no
+//! moment sees is folded into the next newer one, so that a later record of a run may have values
+//! which base has and the tail has not. The changes are applied one after the other to the values
+//! that the row began with. A read per version would decode all of the row's records for each.
 //!
 //! Memory: the wanted values that changes set. Changes of other columns are not kept, unless every
 //! version is asked for.
@@ -81,8 +83,7 @@ impl Lineage {
             return Ok(());
         };
         self.tail_changes(&version, row, &mut changes)?;
-        let merged = version.base.merged().rows();
-        self.visit_history((row, RowId(row.0 + 1)), merged, |record| {
+        self.visit_history((row, RowId(row.0 + 1)), CommitTs::MAX, |record| {
             changes.add_record(record);
             Ok(())
         })?;
@@ -236,7 +237,8 @@ impl Changes<'_> {
                 *value = old;
             }
         }
-        // Newest first is almost the opposite order; one transaction's changes keep theirs.
+        // Newest first is almost the opposite order; one transaction's changes keep theirs, and
+        // those of the tail come behind the same ones of a run.
         self.found.reverse();
         self.found.sort_by_key(|change| change.ts);
         let (mut from, mut exists) = (start, true);
