@@ -15,8 +15,9 @@
 //! 3. Of more than [`SEQUENCES_MAX`] only long ones stay, of at least [`ROWS_AMONG_OTHERS`] rows.
 //!    So the list takes less than a hundredth of a byte a row, and looks in it are short.
 //!
-//! An index in a file learns its sequences from its loads, and after an opening from its sweep,
-//! which goes over the entries in the order of their keys.
+//! An index in a file learns its sequences from its loads and from its sweeps, which go over the
+//! entries in the order of their keys. After an opening there may be entries of rows that a crash
+//! has ended, and whose places have other rows: all rows count as moved then, and nobody asks.
 
 use arc_swap::ArcSwap;
 use strandline_base::{Result, RowId, Value};

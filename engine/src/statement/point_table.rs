@@ -207,9 +207,9 @@ impl PointTable {
         self.sequence?.row(self.exact_number(key)?)
     }
 
-    /// The row to which a hint leads, unless the key is in the sequence.
+    /// The row to which a hint leads, unless the sequence tells the row.
     fn hinted(&self, key: &[Value]) -> Option<RowId> {
-        if self.in_sequence(key).is_some() {
+        if self.in_sequence(key).is_some() && !self.index.rows_may_have_moved() {
             return None;
         }
         self.index.hints(self.def())?.get(key)
