@@ -288,15 +288,8 @@ impl AccessMethod for FdIndex {
     }
 
     fn retain(&self, keep: &mut dyn FnMut(&KeyBytes, RowId) -> bool) -> Result<()> {
-        self.sequences.learn(|kept| {
-            self.sweep(&mut |key, row| {
-                let is_kept = keep(key, row);
-                if is_kept {
-                    kept.push(self.keys.integer(key), row);
-                }
-                is_kept
-            })
-        })
+        let number = |key: &KeyBytes| self.keys.integer(key);
+        self.sequences.learn(number, keep, |keep| self.sweep(keep))
     }
 
     fn bulk_load(&self) -> Box<dyn BulkLoad + '_> {

@@ -235,15 +235,9 @@ impl AccessMethod for PagedIndex {
     }
 
     fn retain(&self, keep: &mut dyn FnMut(&KeyBytes, RowId) -> bool) -> Result<()> {
-        self.sequences.learn(|kept| {
-            self.tree.retain(&mut |key, row| {
-                let is_kept = keep(key, row);
-                if is_kept {
-                    kept.push(self.keys.integer(key), row);
-                }
-                is_kept
-            })
-        })
+        let number = |key: &KeyBytes| self.keys.integer(key);
+        self.sequences
+            .learn(number, keep, |keep| self.tree.retain(keep))
     }
 
     fn bulk_load(&self) -> Box<dyn BulkLoad + '_> {

@@ -142,16 +142,24 @@ impl KeySequences {
         });
     }
 
-    /// Runs `sweep`, which goes over the entries of an index in the order of their keys, and adds
-    /// those that stay to the builder. From then on there are their sequences, and those that loads
-    /// have added meanwhile.
-    pub(crate) fn learn(
+    /// Runs `sweep`, which goes over the entries of an index in the order of their keys and removes
+    /// those that `keep` does not want. From then on there are the sequences of the entries that it
+    /// kept, whose keys have the numbers `number`, and those that loads have added meanwhile.
+    pub(crate) fn learn<K>(
         &self,
-        sweep: impl FnOnce(&mut SequenceBuilder) -> Result<()>,
+        number: impl Fn(&K) -> Option<i64>,
+        keep: &mut dyn FnMut(&K, RowId) -> bool,
+        sweep: impl FnOnce(&mut dyn FnMut(&K, RowId) -> bool) -> Result<()>,
     ) -> Result<()> {
         let before = self.0.load_full();
         let mut kept = SequenceBuilder::default();
-        sweep(&mut kept)?;
+        sweep(&mut |key, row| {
+            let is_kept = keep(key, row);
+            if is_kept {
+                kept.push(number(key), row);
+            }
+            is_kept
+        })?;
         self.retain(|sequence| !before.contains(sequence));
         self.add(&kept.finish());
         Ok(())

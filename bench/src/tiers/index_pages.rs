@@ -4,9 +4,8 @@
 //!
 //! Keys ascend and are no sequence, so that each is looked up in the index. The table's other
 //! column is the same in all rows: what is read of the disk is the index and the keys' column.
-//! *Hot* keys are the newest
-//! tenth, which nine of ten requests ask for; the other requests, and all *uniform* ones, ask for
-//! any.
+//! *Hot* keys are the newest tenth, which nine of ten requests ask for; the other requests, and all
+//! *uniform* ones, ask for any.
 
 use super::{Bench, TIME_SCALE, clients, files};
 use crate::Result;

@@ -209,10 +209,11 @@ impl PointTable {
 
     /// The row to which a hint leads, unless the sequence tells the row.
     fn hinted(&self, key: &[Value]) -> Option<RowId> {
+        let hints = self.index.hints(self.def())?;
         if self.in_sequence(key).is_some() && !self.index.rows_may_have_moved() {
             return None;
         }
-        self.index.hints(self.def())?.get(key)
+        hints.get(key)
     }
 
     fn def(&self) -> &KeyDef {
