@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use strandline_base::{ColumnId, Value};
-use strandline_table::lineage::base::{BaseBody, ColumnBounds};
+use strandline_table::lineage::base::{BaseBody, ChunkBase, ColumnBounds};
 
 /// Row count and column bounds.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +57,18 @@ struct Gathered {
 }
 
 impl Gathered {
+    /// Adds what the base of a range says of a column. One that was added later has its missing
+    /// value there.
+    fn add_base(&mut self, chunks: &ChunkBase, id: ColumnId) {
+        match chunks.column(id) {
+            Some(chunk) => {
+                self.column.bytes += chunk.stored.extent.len;
+                self.add(chunk.stored.known_bounds(), chunks.rows);
+            }
+            None => self.is_partial |= chunks.rows > 0,
+        }
+    }
+
     /// Adds a chunk with `rows` rows.
     fn add(&mut self, bounds: Option<&ColumnBounds>, rows: u32) {
         let column = &mut self.column;
@@ -106,21 +118,14 @@ impl Store {
             };
             statistics.rows += u64::from(chunks.rows.saturating_sub(chunks.deleted));
             for (column, gathered) in table.columns.iter().zip(&mut columns) {
-                // A column that was added later has its missing value.
-                let Some(chunk) = chunks.column(column.id) else {
-                    gathered.is_partial |= chunks.rows > 0;
-                    continue;
-                };
-                let bytes = chunk.stored.extent.len;
-                statistics.bytes += bytes;
-                gathered.column.bytes += bytes;
-                gathered.add(chunk.stored.known_bounds(), chunks.rows);
+                gathered.add_base(chunks, column.id);
             }
         }
         let saved = self.bounds.load();
         let complete =
             |(column, gathered): (&ColumnDef, Gathered)| gathered.complete(saved.get(&column.id));
         statistics.columns = table.columns.iter().zip(columns).map(complete).collect();
+        statistics.bytes = statistics.columns.iter().map(|column| column.bytes).sum();
         statistics
     }
 
@@ -143,24 +148,16 @@ impl Store {
                 continue;
             };
             for (id, gathered) in (0..).map(ColumnId).zip(&mut gathered) {
-                match chunks.column(id) {
-                    Some(chunk) => gathered.add(chunk.stored.known_bounds(), chunks.rows),
-                    None => gathered.is_partial |= chunks.rows > 0,
-                }
+                gathered.add_base(&chunks, id);
             }
         }
         let saved = self.bounds.load();
-        let bounds = (0..)
-            .map(ColumnId)
-            .zip(gathered)
-            .filter_map(|(id, gathered)| {
-                let column = gathered.complete(saved.get(&id));
-                let bounds = column.min.zip(column.max);
-                Some((
-                    id,
-                    bounds.filter(|(min, max)| is_kept(min) && is_kept(max))?,
-                ))
-            });
+        let known = |(id, gathered): (ColumnId, Gathered)| {
+            let column = gathered.complete(saved.get(&id));
+            let (min, max) = column.min.zip(column.max)?;
+            (is_kept(&min) && is_kept(&max)).then_some((id, (min, max)))
+        };
+        let bounds = (0..).map(ColumnId).zip(gathered).filter_map(known);
         bounds.collect()
     }
 }
