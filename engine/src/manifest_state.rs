@@ -10,7 +10,7 @@
 use crate::catalog::Catalog;
 use crate::catalog::edit::{VersionsEdit, stored_versions};
 use crate::catalog::retention::TimeMap;
-use crate::store::{BasedRange, KnownBounds};
+use crate::store::{BasedRange, KnownBounds, KnownSequences};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -114,6 +114,9 @@ pub struct StorageState {
     /// of columns, for estimates
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub bounds: KnownBounds,
+    /// of keys, for hints
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sequences: KnownSequences,
 }
 
 /// A range in chunks.
@@ -199,6 +202,9 @@ pub struct StorageEdit {
     /// the whole list
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub bounds: KnownBounds,
+    /// the whole list
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sequences: KnownSequences,
 }
 
 fn place(p: Option<(u64, Extent)>) -> Option<(u64, u64, u64)> {
@@ -291,6 +297,7 @@ impl ManifestState {
             storage.columns = change.columns;
             storage.kept_from = change.kept_from;
             storage.bounds = change.bounds;
+            storage.sequences = change.sequences;
         }
         for id in edit.dropped {
             self.storages.remove(&id);

@@ -11,8 +11,8 @@
 //! Every operation may fail, as a method may have to read a device. A failed operation has changed
 //! nothing, except that a failed bulk load keeps the entries it has added.
 
-use crate::KeySequence;
 use crate::rect::{Rect, SpatialQuery};
+use crate::{KeySequence, KeySequences};
 use std::sync::Arc;
 use strandline_base::{CommitTs, Error, Result, RowId, Value};
 
@@ -303,9 +303,15 @@ pub trait AccessMethod: Send + Sync {
         None
     }
 
-    /// The longest run of rows that can be computed from their keys without the method, if any.
-    fn sequence(&self) -> Option<KeySequence> {
+    /// The runs of rows that can be computed from their keys without the method; None: it keeps
+    /// none.
+    fn sequences(&self) -> Option<&KeySequences> {
         None
+    }
+
+    /// The longest of these runs, if there is any.
+    fn sequence(&self) -> Option<KeySequence> {
+        self.sequences()?.longest()
     }
 
     /// Entries held.

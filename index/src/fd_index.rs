@@ -19,7 +19,7 @@ use crate::access_method::{
 use crate::entry::{EntryRange, entry_of, parts_of};
 use crate::fd_tree::{Entries, FdTree, FilterMemory, HeadMemory, Settings};
 use crate::ordered_key::{OrderedKeys, PartOrder};
-use crate::sequences::{KeySequence, KeySequences, integer_key};
+use crate::sequences::{KeySequences, integer_key};
 use crate::sorted_load::{LoadTarget, SortedLoad};
 use retired::Retired;
 use std::sync::Arc;
@@ -310,8 +310,8 @@ impl AccessMethod for FdIndex {
         }
     }
 
-    fn sequence(&self) -> Option<KeySequence> {
-        self.sequences.longest()
+    fn sequences(&self) -> Option<&KeySequences> {
+        Some(&self.sequences)
     }
 
     fn len(&self) -> usize {
@@ -344,10 +344,6 @@ impl LoadTarget for FdIndex {
 
     fn parts<'e>(&self, entry: &'e [u8]) -> Option<(&'e [u8], RowId)> {
         parts_of(entry)
-    }
-
-    fn sequences(&self) -> Option<&KeySequences> {
-        Some(&self.sequences)
     }
 
     fn account(&self, before: usize, after: usize) {

@@ -4,7 +4,7 @@
 use crate::access_method::{AccessMethod, BulkLoad, Capabilities, KeyBytes, Lookup};
 use crate::hash_index::HashIndex;
 use crate::key_hash::{hash_integer, hash_key};
-use crate::sequences::{KeySequence, KeySequences, SequenceBuilder, integer_key};
+use crate::sequences::{KeySequences, SequenceBuilder, integer_key};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize as Counter; // counts bytes; no part of the protocol
 use strandline_base::{CommitTs, Result, RowId, Value};
@@ -108,8 +108,8 @@ impl AccessMethod for MemoryIndex {
         Ok(())
     }
 
-    fn sequence(&self) -> Option<KeySequence> {
-        self.sequences.longest()
+    fn sequences(&self) -> Option<&KeySequences> {
+        Some(&self.sequences)
     }
 
     fn len(&self) -> usize {

@@ -41,7 +41,7 @@ use crate::access_method::{
 };
 use crate::entry::parts_of;
 use crate::ordered_key::{OrderedKeys, PartOrder};
-use crate::sequences::{KeySequence, KeySequences, integer_key};
+use crate::sequences::{KeySequences, integer_key};
 use crate::sorted_load::{LoadTarget, SortedLoad};
 use cursor::TreeCursor;
 use kind::BTree;
@@ -252,8 +252,8 @@ impl AccessMethod for PagedIndex {
         self.tree.check(damage)
     }
 
-    fn sequence(&self) -> Option<KeySequence> {
-        self.sequences.longest()
+    fn sequences(&self) -> Option<&KeySequences> {
+        Some(&self.sequences)
     }
 
     /// After opening an estimate, until a check has counted the entries.
@@ -283,10 +283,6 @@ impl LoadTarget for PagedIndex {
 
     fn parts<'e>(&self, entry: &'e [u8]) -> Option<(&'e [u8], RowId)> {
         parts_of(entry)
-    }
-
-    fn sequences(&self) -> Option<&KeySequences> {
-        Some(&self.sequences)
     }
 
     fn account(&self, before: usize, after: usize) {

@@ -16,8 +16,9 @@
 //!    So the list takes less than a hundredth of a byte a row, and looks in it are short.
 //!
 //! An index in a file learns its sequences from its loads and from its sweeps, which go over the
-//! entries in the order of their keys. After an opening there may be entries of rows that a crash
-//! has ended, and whose places have other rows: all rows count as moved then, and nobody asks.
+//! entries in the order of their keys, and at an opening from a checkpoint. After an opening there
+//! may be entries of rows that a crash has ended, and whose places have other rows: all rows count
+//! as moved then, and a sequence is no more than a hint.
 
 use arc_swap::ArcSwap;
 use strandline_base::{Result, RowId, Value};
@@ -39,6 +40,20 @@ impl KeySequence {
             true => None,
             false => builder.finish().pop(),
         }
+    }
+
+    /// A sequence of `rows` rows from `first_row` on, whose keys begin with `first_key`.
+    pub fn new(first_key: i64, first_row: RowId, rows: u64) -> Self {
+        Self {
+            first_key,
+            first_row,
+            rows,
+        }
+    }
+
+    /// First key, first row and the number of rows.
+    pub fn parts(&self) -> (i64, RowId, u64) {
+        (self.first_key, self.first_row, self.rows)
     }
 
     /// The keys and rows of the sequence, in order.
@@ -190,6 +205,14 @@ impl KeySequences {
     /// The longest sequence, if there is any.
     pub fn longest(&self) -> Option<KeySequence> {
         self.0.load().iter().max_by_key(|s| s.rows).copied()
+    }
+
+    /// The longest sequences, `at_most` so many.
+    pub fn of_most_rows(&self, at_most: usize) -> Vec<KeySequence> {
+        let mut all = Vec::clone(&self.0.load());
+        all.sort_by_key(|s| std::cmp::Reverse(s.rows));
+        all.truncate(at_most);
+        all
     }
 
     /// A row that was inserted with `key`, if `key` is in a sequence.

@@ -3,7 +3,7 @@
 //! A load holds up to [`RUN_BYTES`] of entries, which are counted in the index's memory.
 
 use crate::access_method::{AccessMethod, BulkLoad, Collision, KeyBytes};
-use crate::sequences::{KeySequences, SequenceBuilder, integer_key};
+use crate::sequences::{SequenceBuilder, integer_key};
 use strandline_base::{Result, RowId, Value};
 
 /// The maximum number of entries that a load sorts together.
@@ -28,11 +28,6 @@ pub(crate) trait LoadTarget: AccessMethod {
 
     /// An entry's key and row; None if it is too short.
     fn parts<'e>(&self, entry: &'e [u8]) -> Option<(&'e [u8], RowId)>;
-
-    /// The sequences of its keys; None: it keeps none.
-    fn sequences(&self) -> Option<&KeySequences> {
-        None
-    }
 
     /// A load's memory has changed, in bytes.
     fn account(&self, before: usize, after: usize);

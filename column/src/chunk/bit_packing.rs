@@ -172,6 +172,19 @@ impl<'a, L: Lane> Packed<'a, L> {
         })
     }
 
+    /// One of the values, which exists.
+    #[inline]
+    pub fn get(&self, at: usize) -> L {
+        let (row, shift) = place::<L>(at / L::COUNT, self.bits);
+        let lane = at % L::COUNT;
+        let low = L::get(&self.rows[row], lane);
+        if shift + self.bits <= L::BITS {
+            return low.cut(shift, self.bits);
+        }
+        let high = L::get(&self.rows[row + 1], lane);
+        L::join(low, high, shift, self.bits)
+    }
+
     /// Appends the results of `map` on each value's number and value.
     pub fn append<T: Copy + Default>(self, map: impl Fn(usize, L) -> T + Copy, out: &mut Vec<T>) {
         self.append_at(*INSTRUCTIONS, map, out);

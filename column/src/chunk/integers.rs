@@ -16,6 +16,7 @@ use super::bit_packing::{Lane, Packed, append_numbered, pack, packed_bytes};
 use super::undecodable;
 use arrow_buffer::ArrowNativeType;
 use std::convert::identity;
+use std::ops::Range;
 use strandline_base::bytes::{ByteReader, PutBytes, unzigzag, zigzag};
 use strandline_base::{BLOCK_ROWS, Error, Result};
 
@@ -345,6 +346,87 @@ fn decode_line<T: Word, V: Copy + Default>(
         *value = map(T::of(head.value(u64::from(row), u64::from_le_bytes(word))));
     }
     Ok(())
+}
+
+/// The places of integers that [`encode`] has written as a line: one of them is read without the
+/// others.
+#[derive(Clone, Debug)]
+pub(super) struct LineLayout {
+    reference: u64,
+    slope: i64,
+    scale: u64,
+    bits: u32,
+    rows: usize,
+    /// of the patches in the block
+    patches: Range<usize>,
+    /// of the packed residuals in the block
+    packed: Range<usize>,
+}
+
+impl LineLayout {
+    /// The layout of what `reader` is at in a block that it has to its end; None: they are runs.
+    ///
+    /// # Errors
+    /// Bytes that [`encode`] cannot have written are a corruption error.
+    pub fn read<T: Word>(rows: usize, reader: &mut ByteReader<'_>) -> Result<Option<Self>> {
+        if reader.u8().ok_or_else(cut_off)? != LINE {
+            return Ok(None);
+        }
+        let head = Head::read::<T>(rows, reader).ok_or_else(cut_off)?;
+        if head.bits > T::BITS {
+            return Err(undecodable(format!("residuals of {} bits", head.bits)));
+        }
+        let packed_bytes = match head.bits {
+            0 => 0,
+            bits => residual_bytes::<T>(rows, bits),
+        };
+        let from = reader.position();
+        reader.take(packed_bytes).ok_or_else(cut_off)?;
+        if reader.remaining() != 0 {
+            let more = reader.remaining();
+            return Err(undecodable(format!("{more} bytes too many")));
+        }
+        Ok(Some(Self {
+            reference: head.reference,
+            slope: head.slope,
+            scale: head.scale,
+            bits: head.bits,
+            rows,
+            patches: from - head.patches.len()..from,
+            packed: from..from + packed_bytes,
+        }))
+    }
+
+    /// The integer of a row, which exists; None: the bytes are not those of the layout.
+    pub fn value<T: Word>(&self, block: &[u8], row: usize) -> Option<T> {
+        let patches = block.get(self.patches.clone())?;
+        let mut patches = patches.chunks_exact(patch_bytes::<T>());
+        let patch =
+            patches.rfind(|patch| usize::from(u16::from_le_bytes([patch[0], patch[1]])) == row);
+        let residual = match patch {
+            Some(patch) => {
+                let mut word = [0; 8];
+                word[..patch.len() - 2].copy_from_slice(&patch[2..]);
+                u64::from_le_bytes(word)
+            }
+            None if self.bits == 0 => 0,
+            None => {
+                let packed = &mut ByteReader::new(block.get(self.packed.clone())?);
+                if self.bits <= T::Narrow::BITS {
+                    Packed::<T::Narrow>::read(packed, self.rows, self.bits)?
+                        .get(row)
+                        .word()
+                } else {
+                    Packed::<T::Wide>::read(packed, self.rows, self.bits)?
+                        .get(row)
+                        .word()
+                }
+            }
+        };
+        let rise = rise(self.slope, row as u64) as u64;
+        let base = self.reference.wrapping_add(rise);
+        Some(T::of(residual.wrapping_mul(self.scale).wrapping_add(base)))
+    }
 }
 
 /// The fields before packed residuals.

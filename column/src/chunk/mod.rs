@@ -33,6 +33,7 @@ mod footer;
 mod integers;
 mod nulls;
 mod numbers;
+mod packed_block;
 mod raw;
 mod stream;
 mod strings;
@@ -52,6 +53,7 @@ pub use bounds::MAX_BOUND_BYTES;
 pub use encoder::ChunkEncoder;
 use footer::NewBlock;
 pub use footer::{BlockBounds, BlockEntry, ChunkFooter, FOOTER_BYTES_MAX, TRAILER_BYTES};
+pub use packed_block::{PackedBlock, PackedLayout};
 pub use stream::ChunkStream;
 
 /// Most rows of a chunk.

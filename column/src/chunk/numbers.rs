@@ -27,9 +27,12 @@ use strandline_base::{Result, SqlType, Value};
 /// The codec.
 pub(super) struct Numbers;
 
+/// The codec's number in footers.
+pub(super) const ID: u8 = 1;
+
 impl ChunkCodec for Numbers {
     fn id(&self) -> u8 {
-        1
+        ID
     }
 
     fn encoder<'a>(&self, column: Column<'a>) -> Result<Option<Box<dyn BlockEncoder + 'a>>> {
@@ -42,18 +45,29 @@ impl ChunkCodec for Numbers {
     }
 
     fn decoder(&self, t: SqlType, _: &[u8], rows: usize) -> Result<Box<dyn BlockDecoder>> {
-        Ok(match arrow_type(t) {
-            DataType::Float32 => Box::new(Floats::<f32>::new(t, rows)),
-            DataType::Float64 => Box::new(Floats::<f64>::new(t, rows)),
-            DataType::Int16 => Box::new(Words::<u16>::new(t, rows)),
-            DataType::Int32 | DataType::Date32 => Box::new(Words::<u32>::new(t, rows)),
-            DataType::Int64
-            | DataType::Decimal64(..)
-            | DataType::Decimal128(..)
-            | DataType::Time64(_)
-            | DataType::Timestamp(..) => Box::new(Words::<u64>::new(t, rows)),
-            other => return Err(undecodable(format!("{other} is not stored as numbers"))),
+        let data_type = arrow_type(t);
+        Ok(match (integer_bits(&data_type), data_type) {
+            (_, DataType::Float32) => Box::new(Floats::<f32>::new(t, rows)),
+            (_, DataType::Float64) => Box::new(Floats::<f64>::new(t, rows)),
+            (Some(16), _) => Box::new(Words::<u16>::new(t, rows)),
+            (Some(32), _) => Box::new(Words::<u32>::new(t, rows)),
+            (Some(_), _) => Box::new(Words::<u64>::new(t, rows)),
+            (None, other) => return Err(undecodable(format!("{other} is not stored as numbers"))),
         })
+    }
+}
+
+/// The bits of the integers that a type's values are stored as, 16, 32 or 64; None: they are none.
+pub(super) fn integer_bits(data_type: &DataType) -> Option<u32> {
+    match data_type {
+        DataType::Int16 => Some(16),
+        DataType::Int32 | DataType::Date32 => Some(32),
+        DataType::Int64
+        | DataType::Decimal64(..)
+        | DataType::Decimal128(..)
+        | DataType::Time64(_)
+        | DataType::Timestamp(..) => Some(64),
+        _ => None,
     }
 }
 

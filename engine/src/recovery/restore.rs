@@ -131,6 +131,7 @@ impl Recovery {
             contained(&store, || store.restore_runs(files, &storage.runs));
             store.raise_kept_from(storage.kept_from);
             store.set_bounds(storage.bounds.clone());
+            store.set_sequences(storage.sequences.clone());
         }
         recovery.restore_runs()?;
         recovery.progress.restored(&recovery.report);

@@ -23,8 +23,9 @@
 //! could see the new key or the commit sees the flag. An index that another one replaces is
 //! flagged, because later changes are not entered into it.
 //!
-//! A row to which a hint leads ([`KeyHints`](crate::store::key_hints)) has the key if the version
-//! that the operation sees says so. That needs no flag, since a hint proves nothing.
+//! A row to which a hint leads ([`KeyHints`](crate::store::key_hints)), or a sequence when rows may
+//! have moved, has the key if the version that the operation sees says so. That needs no flag, since
+//! a hint proves nothing.
 
 use crate::catalog::{Catalog, KeyDef, TableDef};
 use crate::db::Db;
@@ -207,13 +208,15 @@ impl PointTable {
         self.sequence?.row(self.exact_number(key)?)
     }
 
-    /// The row to which a hint leads, unless the sequence tells the row.
+    /// The row to which a hint leads, unless the sequence tells the row for certain. When rows may
+    /// have moved the sequence is a hint, too.
     fn hinted(&self, key: &[Value]) -> Option<RowId> {
         let hints = self.index.hints(self.def())?;
-        if self.in_sequence(key).is_some() && !self.index.rows_may_have_moved() {
+        let by_sequence = self.in_sequence(key);
+        if by_sequence.is_some() && !self.index.rows_may_have_moved() {
             return None;
         }
-        hints.get(key)
+        hints.get(key).or(by_sequence)
     }
 
     fn def(&self) -> &KeyDef {

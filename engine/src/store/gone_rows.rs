@@ -5,7 +5,7 @@ use super::StoredRange;
 use super::key_sweep::{EMPTIED, Swept};
 use strandline_base::{RANGE_ROWS, RowId};
 use strandline_table::lineage::base::BaseBody;
-use strandline_table::lineage::base::row_meta::RowBits;
+use strandline_table::lineage::base::row_set::RowBits;
 use strandline_table::lineage::horizon::Horizon;
 
 /// A set of rows, by range.

@@ -15,15 +15,13 @@
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use strandline_base::{CommitTs, RANGE_ROWS, RangeNo, RowId};
-use strandline_table::lineage::base::row_meta::RowBits;
+use strandline_base::{CommitTs, RangeNo, RowId};
+use strandline_table::lineage::base::row_set::RowSet;
 
 /// Updates that are listed one by one: 1 MiB.
 const LISTED: usize = 1 << 16;
 /// Epochs of an index.
 const EPOCHS: usize = 16;
-/// Rows of a range from which on a bit for each row of the range takes less.
-const MANY: usize = RANGE_ROWS / 16;
 
 /// See the module's documentation.
 pub(crate) struct LeftRows {
@@ -51,14 +49,7 @@ struct Epoch {
     newest: CommitTs,
     /// how often
     updates: u64,
-    rows: BTreeMap<RangeNo, Slots>,
-}
-
-/// Slots of a range.
-enum Slots {
-    /// fewer than [`MANY`], in order
-    Few(Vec<u16>),
-    Many(RowBits),
+    rows: BTreeMap<RangeNo, RowSet>,
 }
 
 impl LeftRows {
@@ -133,7 +124,11 @@ impl LeftRows {
             let taken = epoch.rows.extract_if(from.., |range, _| is_meant(*range));
             let before = rows.len();
             for (range, slots) in taken {
-                slots.visit(range, |row| rows.push((newest, row)));
+                rows.extend(
+                    slots
+                        .iter()
+                        .map(|slot| (newest, RowId::new(range, slot as u16))),
+                );
             }
             let updates = (rows.len() - before) as u64;
             epoch.updates = epoch.updates.saturating_sub(updates).max(1);
@@ -157,7 +152,7 @@ impl LeftRows {
         }
         for epoch in self.epochs.iter().filter(|epoch| epoch.newest <= ts) {
             for (range, slots) in epoch.rows.range(from..) {
-                *of_ranges.entry(*range).or_default() += slots.len();
+                *of_ranges.entry(*range).or_default() += slots.count();
             }
         }
         let mut rows = 0;
@@ -247,67 +242,26 @@ impl Epoch {
 
     fn add(&mut self, row: RowId) {
         let slots = self.rows.entry(row.range());
-        slots.or_insert(Slots::Few(Vec::new())).add(row.slot());
+        slots.or_default().insert(row.slot());
     }
 
     fn visit(&self, mut visit: impl FnMut(RowId)) {
         for (range, slots) in &self.rows {
-            slots.visit(*range, &mut visit);
+            let rows = slots.iter();
+            rows.for_each(|slot| visit(RowId::new(*range, slot as u16)));
         }
     }
 
     fn bytes(&self) -> usize {
-        let slots = |slots: &Slots| match slots {
-            Slots::Few(few) => few.capacity() * size_of::<u16>(),
-            Slots::Many(_) => RANGE_ROWS / 8,
-        };
-        let own = size_of::<Self>() + self.rows.len() * size_of::<(RangeNo, Slots)>();
-        own + self.rows.values().map(slots).sum::<usize>()
-    }
-}
-
-impl Slots {
-    fn visit(&self, range: RangeNo, mut visit: impl FnMut(RowId)) {
-        match self {
-            Self::Few(few) => few.iter().for_each(|slot| visit(RowId::new(range, *slot))),
-            Self::Many(many) => many
-                .iter()
-                .for_each(|slot| visit(RowId::new(range, slot as u16))),
-        }
-    }
-
-    fn len(&self) -> usize {
-        match self {
-            Self::Few(few) => few.len(),
-            Self::Many(many) => many.count(),
-        }
-    }
-
-    fn add(&mut self, slot: usize) {
-        match self {
-            Self::Many(many) => {
-                many.set(slot);
-            }
-            Self::Few(few) => {
-                let Err(at) = few.binary_search(&(slot as u16)) else {
-                    return;
-                };
-                few.insert(at, slot as u16);
-                if few.len() >= MANY {
-                    let mut many = RowBits::new(RANGE_ROWS);
-                    for slot in few {
-                        many.set(usize::from(*slot));
-                    }
-                    *self = Self::Many(many);
-                }
-            }
-        }
+        let own = size_of::<Self>() + self.rows.len() * size_of::<(RangeNo, RowSet)>();
+        own + self.rows.values().map(RowSet::memory_bytes).sum::<usize>()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use strandline_base::RANGE_ROWS;
     use strandline_base::rng::Rng;
 
     type Times = std::ops::Range<u64>;

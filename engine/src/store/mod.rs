@@ -25,6 +25,7 @@ pub(crate) mod moved_rows;
 mod range;
 mod range_reads;
 mod restore;
+mod sequences;
 mod statistics;
 mod stored_index;
 mod table_store;
@@ -35,6 +36,7 @@ pub(crate) use holders::{Hold, Waiting};
 pub(crate) use range::{RangeForm, RangeSummary, StoredRange};
 pub(crate) use range_reads::StoreRequest;
 pub(crate) use restore::{RestoredFrom, RowChange};
+pub use sequences::KnownSequences;
 pub use statistics::{ColumnStatistics, KnownBounds, TableStatistics};
 pub(crate) use stored_index::{
     EntryKey, StoredIndex, find_duplicate, find_key, find_readable_index, forget_expired,
@@ -79,6 +81,8 @@ pub struct Store {
     kept_from: AtomicU64,
     /// of columns, as of the newest checkpoint
     bounds: ArcSwap<KnownBounds>,
+    /// of keys, as of the checkpoint that the database was opened with
+    opened_sequences: ArcSwap<KnownSequences>,
     /// bulk-loaded ranges that no checkpoint has put into the manifest yet
     pub unlisted: Mutex<Vec<RangeNo>>,
     /// why its rows could not be restored, if so: nothing reads or writes them then
@@ -123,6 +127,7 @@ impl Store {
             holders: Mutex::new(Holders::held_by(holder)),
             kept_from: AtomicU64::new(0),
             bounds: ArcSwap::default(),
+            opened_sequences: ArcSwap::default(),
             unlisted: Mutex::default(),
             unrestored: OnceLock::new(),
             index_files: index_files.clone(),

@@ -51,6 +51,8 @@ mod references;
 mod replays;
 #[path = "../page_indexes/room.rs"]
 mod room;
+#[path = "../page_indexes/serial_keys.rs"]
+mod serial_keys;
 #[path = "../indexes/support.rs"]
 mod support;
 

@@ -43,6 +43,7 @@ mod reading;
 #[path = "../indexes/references.rs"]
 mod references;
 mod room;
+mod serial_keys;
 #[path = "../indexes/support.rs"]
 mod support;
 mod tier_damage;

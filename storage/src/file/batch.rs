@@ -45,6 +45,11 @@ impl FetchedBlock<'_> {
             self.file.offer(self.offset, &self.bytes);
         }
     }
+
+    /// The bytes, to be kept.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
 }
 
 /// Reads blocks of files of one database together. The caller bounds the bytes of all of them, and

@@ -5,13 +5,16 @@
 
 use super::{Access, BlockId, DataFiles, Extent, FileKind, StoredFile, Tier, Window};
 use crate::pool::Pool;
+use crate::version::refuse_unknown;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use strandline_base::bytes::PutBytes;
 use strandline_base::{Error, Result, checksum};
 use strandline_device::File;
 
 const MAGIC: &[u8; 8] = b"STRDCHNK";
-const VERSION: u32 = 1;
+/// Versions that are read; the last one is written. Version 1 has no runs in row metadata.
+const VERSIONS: RangeInclusive<u32> = 1..=2;
 /// Bytes before the first blob.
 pub const HEADER_BYTES: u64 = 64;
 
@@ -143,16 +146,11 @@ fn check_header(stored: &StoredFile, header: &[u8]) -> Result<()> {
             "not a chunk file (bad magic)",
         ));
     }
-    let version = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);
-    if version != VERSION {
-        return Err(Error::corrupt(
-            stored.place(8),
-            format!("chunk file version {version}, this build reads version {VERSION}"),
-        ));
-    }
     if expected != got {
         return Err(Error::checksum_mismatch(stored.place(60), expected, got));
     }
+    let version = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);
+    refuse_unknown(stored.name(), version, VERSIONS)?;
     if header[16..24] != stored.id().to_le_bytes() {
         return Err(Error::corrupt(
             stored.place(16),
@@ -190,7 +188,7 @@ impl DataFileWriter {
     pub fn new(files: &Arc<DataFiles>, id: u64) -> Self {
         let mut bytes = Vec::with_capacity(1 << 16);
         bytes.extend_from_slice(MAGIC);
-        bytes.put_u32(VERSION);
+        bytes.put_u32(*VERSIONS.end());
         bytes.put_u32(0);
         bytes.put_u64(id);
         bytes.resize(60, 0);

@@ -119,7 +119,7 @@ impl Lineage {
                 Some(meta) => StartWord(meta.starts[slot]),
                 None => uniform_start(&version.base, slot),
             },
-            last_updated: CommitTs(meta.map_or(0, |meta| meta.last_updated(slot))),
+            last_updated: CommitTs(meta.map_or(0, |meta| meta.last_updated[slot])),
             is_deleted: meta.is_some_and(|meta| meta.deleted.get(slot)),
             updated,
             values,

@@ -34,6 +34,7 @@ mod wide_column;
 use crate::lineage::Lineage;
 use crate::lineage::base::row_block::RowBlocks;
 use crate::lineage::base::row_meta::{NEVER, RowMeta};
+use crate::lineage::base::row_times::RowTimes;
 use crate::lineage::base::{
     BaseBody, BaseState, ChunkBase, ChunkColumn, MetaBlob, SupersededBytes,
 };
@@ -142,7 +143,8 @@ impl Lineage {
         let behind = pending.keys().filter(|column| !columns.contains(column));
         let behind = behind.map(|&column| (column, merged.column(column)));
         let merged = MergeWatermarks::with_lagging(through, behind);
-        let (file, bytes, base) = self.write_base(range, &version, meta, columns, merged)?;
+        let meta = meta.compacted();
+        let (file, bytes, base) = self.write_base(range, &version, &meta, columns, merged)?;
         let base = BaseState::new(BaseBody::Chunks(Arc::new(base)));
         Ok(Some(MergeOutput {
             range: range.clone(),
@@ -155,6 +157,7 @@ impl Lineage {
     fn meta_of_inserts(&self, rows: &InsertRange) -> RowMeta {
         let count = rows.rows() as usize;
         let mut meta = RowMeta::uniform(count, 0);
+        let mut starts = vec![0; count];
         for slot in 0..count {
             let state = rows
                 .existing_page(slot)
@@ -162,13 +165,14 @@ impl Lineage {
                     record_state(page, i, StartWord(0), &self.shared.txns)
                 });
             match state {
-                RecordState::Committed(ts) => meta.starts[slot] = ts.0,
+                RecordState::Committed(ts) => starts[slot] = ts.0,
                 _ => {
-                    meta.starts[slot] = NEVER;
+                    starts[slot] = NEVER;
                     meta.deleted.set(slot);
                 }
             }
         }
+        meta.starts = RowTimes::of_rows(starts);
         meta
     }
 
@@ -263,7 +267,7 @@ impl Lineage {
         self: &Arc<Self>,
         range: &Arc<Range>,
         version: &Arc<RangeVersion>,
-        meta: RowMeta,
+        meta: &RowMeta,
         columns: Vec<ColumnId>,
         merged: MergeWatermarks,
     ) -> Result<(Arc<DataFile>, u64, ChunkBase)> {
@@ -289,7 +293,7 @@ impl Lineage {
                 snapshot: &snapshot,
                 at,
                 spec,
-                meta: &meta,
+                meta,
                 wide_bytes: self.shared.merge_column_bytes(),
             };
             let written = column_rows.write(&mut writer)?;
@@ -353,7 +357,7 @@ fn due_columns(
 
 /// Whether the range has slots but no reader can ever see a row in one.
 fn is_empty(meta: &RowMeta) -> bool {
-    !meta.starts.is_empty() && meta.starts.iter().all(|start| *start == NEVER)
+    !meta.starts.is_empty() && meta.starts.runs().all(|(_, start)| start == NEVER)
 }
 
 /// A range without rows. It keeps its number, so that no row id is used twice, and
@@ -388,10 +392,8 @@ fn expire_rows(meta: &mut RowMeta, horizon: &Horizon) -> bool {
         .filter(|&row| meta.starts[row] != NEVER && !meta.is_seen(row, horizon))
         .collect();
     for &row in &expired {
-        meta.starts[row] = NEVER;
-        if let Some(ts) = meta.last_updated.get_mut(row) {
-            *ts = 0;
-        }
+        meta.starts.set(row, NEVER);
+        meta.last_updated.set(row, 0);
     }
     !expired.is_empty()
 }

@@ -162,6 +162,9 @@ impl StoredIndex {
         file: IndexFile,
     ) -> Result<Arc<Self>> {
         let entries = Entries::of_file(store, file, FileKeys::Ordered(key_parts(columns)))?;
+        if let Some(sequences) = entries.index.sequences() {
+            sequences.add(&store.opened_sequences(columns));
+        }
         Ok(Self::over_key(table, columns, store, entries, true))
     }
 

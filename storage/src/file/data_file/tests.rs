@@ -2,7 +2,7 @@
 
 use super::super::OPEN_FILES_MAX;
 use super::*;
-use strandline_device::MemoryDevice;
+use strandline_device::{Device, MemoryDevice};
 
 #[test]
 fn few_files_are_open_and_closed_ones_are_still_read() {
@@ -31,6 +31,39 @@ fn few_files_are_open_and_closed_ones_are_still_read() {
     let left = files.device().list().expect("list");
     assert_eq!(left.len(), OPEN_FILES_MAX + 99);
     assert!(!left.contains(&data_file_name(3)));
+}
+
+/// Files of the versions before are read; one of a later version is refused by name.
+#[test]
+fn versions_that_are_not_known_are_refused() {
+    let device = Arc::new(MemoryDevice::new());
+    let files = DataFiles::new(device.clone());
+    let writer = DataFileWriter::new(&files, 3);
+    let (written, _) = writer.finish().expect("finish");
+    let mut header = vec![0; HEADER_BYTES as usize];
+    let file = device.open(&data_file_name(3)).expect("open");
+    file.read_exact_at(&mut header, 0).expect("read");
+    for version in 0..4_u32 {
+        header[8..12].copy_from_slice(&version.to_le_bytes());
+        let sum = checksum(&[], &header[..60]);
+        header[60..].copy_from_slice(&sum.to_le_bytes());
+        file.write_all_at(&header, 0).expect("write");
+        let verified = written.verify_header();
+        match version {
+            1 | 2 => verified.expect("known"),
+            _ => {
+                let error = verified.expect_err("unknown").to_string();
+                let number = format!("version {version}");
+                assert!(error.contains(&number), "{error}");
+                assert!(error.contains("chunks-0000000000000003"), "{error}");
+            }
+        }
+    }
+    // The checksum comes first: damage is no other version.
+    header[8] = 9;
+    file.write_all_at(&header, 0).expect("write");
+    let error = written.verify_header().expect_err("damaged");
+    assert_eq!(error.kind(), strandline_base::ErrorKind::Corrupt);
 }
 
 /// Blobs of all sizes, some of many pieces, are at their extents. At most one piece is in memory

@@ -1,9 +1,10 @@
 //! One column of one range as readers see it: decoded blocks, kept in frames of the pool.
 //!
 //! Scans decode fixed-width columns from encoded bytes each time, and keep text decoded; point
-//! reads keep single blocks. A chunk that is large beside the pool is only ever read by blocks.
+//! reads keep single blocks, of integers encoded ([`StoredBlock`]). A chunk that is large beside
+//! the pool is only ever read by blocks.
 
-use super::stored_chunk::StoredChunk;
+use super::stored_chunk::{BlockForm, StoredBlock, StoredChunk};
 use arrow_array::{Array, ArrayRef};
 use std::ops::Range;
 use std::sync::Arc;
@@ -42,7 +43,7 @@ pub struct BlockValues {
 struct Frames {
     encoded: FrameHandle<CheckedChunk>,
     whole: FrameHandle<ArrayRef>,
-    blocks: [OnceLock<FrameHandle<ArrayRef>>; RANGE_ROWS / BLOCK_ROWS],
+    blocks: [OnceLock<FrameHandle<StoredBlock>>; RANGE_ROWS / BLOCK_ROWS],
 }
 
 impl ChunkColumn {
@@ -108,12 +109,12 @@ impl ChunkColumn {
             let slot = self.block_frame(block);
             was_decoded |= !slot.is_filled();
             let load = || self.sized_block(block, Access::Sequential);
-            arrays.push(slot.get_or_load(load)?);
+            arrays.push(self.array_of(&*slot.get_or_load(load)?, block)?);
         }
         let array = match arrays.as_slice() {
-            [one] => ArrayRef::clone(one),
+            [one] => one.clone(),
             several => {
-                let parts: Vec<&dyn Array> = several.iter().map(|a| a.as_ref().as_ref()).collect();
+                let parts: Vec<&dyn Array> = several.iter().map(AsRef::as_ref).collect();
                 arrow_select::concat::concat(&parts)
                     .map_err(|e| Error::internal(format!("joining blocks: {e}")))?
             }
@@ -125,19 +126,28 @@ impl ChunkColumn {
         })
     }
 
-    fn block_frame(&self, block: usize) -> &FrameHandle<ArrayRef> {
+    fn block_frame(&self, block: usize) -> &FrameHandle<StoredBlock> {
         self.frames().blocks[block].get_or_init(|| FrameHandle::new(&self.pool))
     }
 
-    /// A decoded block and its bytes in memory. It is read unless its encoded bytes are in memory.
-    fn sized_block(&self, block: usize, access: Access) -> Result<(ArrayRef, usize)> {
+    /// The values of a block that is in memory.
+    fn array_of(&self, read: &StoredBlock, block: usize) -> Result<ArrayRef> {
+        match read {
+            StoredBlock::Decoded(array) => Ok(array.clone()),
+            StoredBlock::Packed(packed) => self.stored.unpacked(packed, block),
+        }
+    }
+
+    /// A block for point reads, and its bytes in memory. It is read unless the chunk's encoded
+    /// bytes are in memory.
+    fn sized_block(&self, block: usize, access: Access) -> Result<(StoredBlock, usize)> {
         let encoded = self.frames.get().and_then(|frames| frames.encoded.get());
-        let array = match encoded {
-            Some(encoded) => self.decode(&encoded, block..block + 1, None)?.0,
-            None => self.stored.block(block, access)?,
+        let read = match encoded {
+            Some(encoded) => StoredBlock::Decoded(self.decode(&encoded, block..block + 1, None)?.0),
+            None => self.stored.block_as(BlockForm::Packed, block, access)?,
         };
-        let bytes = array.get_array_memory_size();
-        Ok((array, bytes))
+        let bytes = read.memory_bytes();
+        Ok((read, bytes))
     }
 
     /// The values of consecutive blocks. `patches` are applied while that needs no copy.
@@ -199,34 +209,38 @@ impl ChunkColumn {
         decoded.map_err(|e| e.context(self.stored.place()))
     }
 
-    /// One value, if it is in memory decoded.
-    fn decoded_value(&self, row: usize) -> Option<Value> {
-        let frames = self.frames.get()?;
-        let value_at = |array: &ArrayRef, row| value_at(self.stored.sql_type(), array, row);
-        let whole = frames.whole.with(|array| value_at(array, row));
-        whole.or_else(|| {
-            let frame = frames.blocks[row / BLOCK_ROWS].get()?;
-            frame.with(|array| value_at(array, row % BLOCK_ROWS))
-        })
+    /// One value, if it is in memory, in a form in which it is read by itself.
+    fn value_in_memory(&self, row: usize) -> Result<Option<Value>> {
+        let Some(frames) = self.frames.get() else {
+            return Ok(None);
+        };
+        let sql_type = self.stored.sql_type();
+        let whole = frames.whole.with(|array| value_at(sql_type, array, row));
+        if whole.is_some() {
+            return Ok(whole);
+        }
+        let frame = frames.blocks[row / BLOCK_ROWS].get();
+        let value = |read: &StoredBlock| read.value(sql_type, row % BLOCK_ROWS);
+        frame.and_then(|frame| frame.with(value)).transpose()
     }
 
     /// Reads one value; only its block is read and decoded if it is not in memory.
     pub fn value(&self, row: usize) -> Result<Value> {
-        if let Some(value) = self.decoded_value(row) {
+        if let Some(value) = self.value_in_memory(row)? {
             return Ok(value);
         }
         let (block, at) = (row / BLOCK_ROWS, row % BLOCK_ROWS);
         let slot = self.block_frame(block);
-        let array = slot.get_or_load(|| {
+        let read = slot.get_or_load(|| {
             if !self.is_resident() {
                 return self.sized_block(block, Access::Random);
             }
             // A scan has left the encoded bytes.
-            let array = self.blocks(block..block + 1, None)?.array;
-            let bytes = array.get_array_memory_size();
-            Ok((array, bytes))
+            let read = StoredBlock::Decoded(self.blocks(block..block + 1, None)?.array);
+            let bytes = read.memory_bytes();
+            Ok((read, bytes))
         })?;
-        Ok(value_at(self.stored.sql_type(), &array, at))
+        read.value(self.stored.sql_type(), at)
     }
 
     /// The values of several columns of a row, given with the columns' positions. Blocks that are
@@ -238,7 +252,7 @@ impl ChunkColumn {
     ) -> Result<()> {
         let mut missing: Vec<(usize, &Self)> = Vec::new();
         for (at, column) in columns {
-            match column.decoded_value(row) {
+            match column.value_in_memory(row)? {
                 Some(value) => give(at, value),
                 None if column.is_resident() => give(at, column.value(row)?),
                 None => missing.push((at, column)),
@@ -251,13 +265,14 @@ impl ChunkColumn {
         }
         let (block, row) = (row / BLOCK_ROWS, row % BLOCK_ROWS);
         let chunks: Vec<&StoredChunk> = missing.iter().map(|(_, column)| &column.stored).collect();
-        StoredChunk::blocks_together(&chunks, block, Access::Random, |n, array| {
+        let how = (Access::Random, BlockForm::Packed);
+        StoredChunk::blocks_together(&chunks, block, how, |n, read| {
             let (at, column) = missing[n];
-            give(at, value_at(column.stored.sql_type(), &array, row));
-            let bytes = array.get_array_memory_size();
+            give(at, read.value(column.stored.sql_type(), row)?);
+            let bytes = read.memory_bytes();
             column
                 .block_frame(block)
-                .get_or_load(|| Ok((array, bytes)))?;
+                .get_or_load(|| Ok((read, bytes)))?;
             Ok(())
         })
     }
@@ -281,8 +296,9 @@ impl ChunkColumn {
         let missing = |(at, array): (usize, &Option<ArrayRef>)| array.is_none().then_some(at);
         let missing: Vec<usize> = arrays.iter().enumerate().filter_map(missing).collect();
         let chunks: Vec<&StoredChunk> = missing.iter().map(|&at| &columns[at].stored).collect();
-        StoredChunk::blocks_together(&chunks, block, Access::Random, |n, array| {
-            arrays[missing[n]] = Some(array);
+        let how = (Access::Random, BlockForm::Decoded);
+        StoredChunk::blocks_together(&chunks, block, how, |n, read| {
+            arrays[missing[n]] = Some(columns[missing[n]].stored.decoded(read, block)?);
             Ok(())
         })?;
         Ok(arrays.into_iter().flatten().collect())
@@ -293,8 +309,8 @@ impl ChunkColumn {
             return Ok(Some(self.blocks(block..block + 1, None)?.array));
         }
         let frame = self.frames.get().and_then(|f| f.blocks[block].get());
-        let array = frame.and_then(FrameHandle::get);
-        Ok(array.map(|array| ArrayRef::clone(&array)))
+        let read = frame.and_then(FrameHandle::get);
+        read.map(|read| self.array_of(&read, block)).transpose()
     }
 
     /// The values of one block; only that is read if the column is not in memory. It takes no

@@ -16,6 +16,8 @@ mod chunk_column;
 mod meta_blob;
 pub mod row_block;
 pub mod row_meta;
+pub mod row_set;
+pub mod row_times;
 mod stored_chunk;
 mod superseded;
 
@@ -179,7 +181,7 @@ impl ChunkBase {
             return Ok(false);
         };
         let meta = meta.load()?;
-        let kept = meta.starts.iter().filter(|start| **start != NEVER);
+        let kept = meta.starts.iter().filter(|start| *start != NEVER);
         let is_dead = |row: &usize| meta.starts[*row] != NEVER && !meta.is_seen(*row, horizon);
         let dead = meta.deleted.iter().filter(is_dead);
         Ok(dead.count() > kept.count() / 2)

@@ -1,12 +1,15 @@
 //! One column of one range on disk: its position, its footer, and decoding of its blocks. It keeps
 //! no block in memory.
 
-use arrow_array::ArrayRef;
+use arrow_array::{Array, ArrayRef};
 use std::ops::Range;
 use std::sync::Arc;
 use strandline_base::sync::OnceLock;
 use strandline_base::{Error, Result, SqlType, Value};
-use strandline_column::chunk::{self, CheckedChunk, ChunkFooter, FOOTER_BYTES_MAX};
+use strandline_column::chunk::{
+    self, CheckedChunk, ChunkFooter, FOOTER_BYTES_MAX, PackedBlock, PackedLayout,
+};
+use strandline_column::types::value_at;
 use strandline_storage::file::batch::{self, FetchedBlock};
 use strandline_storage::file::data_file::DataFile;
 use strandline_storage::file::{Access, Extent, StoredFile};
@@ -31,6 +34,43 @@ pub struct StoredChunk {
     pool: Arc<Pool>,
     footer: OnceLock<Arc<ChunkFooter>>,
     bounds: OnceLock<ColumnBounds>,
+}
+
+/// A block in memory whose checksum has been compared.
+#[derive(Debug)]
+pub enum StoredBlock {
+    /// encoded, for single values
+    Packed(PackedBlock),
+    /// all values
+    Decoded(ArrayRef),
+}
+
+/// The form in which blocks are given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockForm {
+    /// [`StoredBlock::Packed`] where the codec allows it
+    Packed,
+    /// [`StoredBlock::Decoded`]
+    Decoded,
+}
+
+impl StoredBlock {
+    /// The value of a row of the block, of a chunk of type `t`.
+    #[inline]
+    pub fn value(&self, t: SqlType, row: usize) -> Result<Value> {
+        match self {
+            Self::Packed(packed) => packed.value(row),
+            Self::Decoded(array) => Ok(value_at(t, array, row)),
+        }
+    }
+
+    /// Bytes in memory.
+    pub fn memory_bytes(&self) -> usize {
+        match self {
+            Self::Packed(packed) => packed.memory_bytes(),
+            Self::Decoded(array) => array.get_array_memory_size(),
+        }
+    }
 }
 
 /// Bounds and NULLs of a whole chunk.
@@ -159,24 +199,44 @@ impl StoredChunk {
 
     /// Reads and decodes one block, as [`StoredChunk::blocks_together`] does.
     pub fn block(&self, block: usize, access: Access) -> Result<ArrayRef> {
-        let mut arrays = Vec::with_capacity(1);
-        Self::blocks_together(&[self], block, access, |_, array| {
-            arrays.push(array);
-            Ok(())
-        })?;
-        let array = arrays.pop();
-        array.ok_or_else(|| Error::internal("a chunk's block was not read"))
+        let read = self.block_as(BlockForm::Decoded, block, access)?;
+        self.decoded(read, block)
     }
 
-    /// Reads and decodes block `block` of several chunks of a range, and gives the arrays with the
-    /// chunks' positions. It asks the device for the footers that are not known, as one batch, and
+    /// Reads one block, as [`StoredChunk::blocks_together`] does.
+    pub fn block_as(&self, form: BlockForm, block: usize, access: Access) -> Result<StoredBlock> {
+        let mut blocks = Vec::with_capacity(1);
+        Self::blocks_together(&[self], block, (access, form), |_, read| {
+            blocks.push(read);
+            Ok(())
+        })?;
+        let read = blocks.pop();
+        read.ok_or_else(|| Error::internal("a chunk's block was not read"))
+    }
+
+    /// The values of a block of this chunk.
+    pub fn decoded(&self, read: StoredBlock, block: usize) -> Result<ArrayRef> {
+        match read {
+            StoredBlock::Decoded(array) => Ok(array),
+            StoredBlock::Packed(packed) => self.unpacked(&packed, block),
+        }
+    }
+
+    /// The values of block `block` of this chunk.
+    pub fn unpacked(&self, packed: &PackedBlock, block: usize) -> Result<ArrayRef> {
+        let decoded = packed.decode(self.footer()?, block);
+        decoded.map_err(|e| e.context(self.place()))
+    }
+
+    /// Reads block `block` of several chunks of a range, and gives it with the chunks' positions.
+    /// It asks the device for the footers that are not known, as one batch, and
     /// then for the blocks, in batches of about [`BATCH_BYTES`]. What the blocks of a chunk share
     /// is part of the batch if the footer does not have it.
     pub fn blocks_together(
         chunks: &[&Self],
         block: usize,
-        access: Access,
-        mut give: impl FnMut(usize, ArrayRef) -> Result<()>,
+        (access, form): (Access, BlockForm),
+        mut give: impl FnMut(usize, StoredBlock) -> Result<()>,
     ) -> Result<()> {
         Self::read_footers(chunks)?;
         let mut first = 0;
@@ -194,9 +254,9 @@ impl StoredChunk {
                 end += 1;
             }
             let fetched = batch::fetch(&wanted, access)?;
-            let mut parts = fetched.iter();
+            let mut parts = fetched.into_iter();
             for (at, chunk) in chunks.iter().enumerate().take(end).skip(first) {
-                let decoded = chunk.decode_parts(block, &mut parts);
+                let decoded = chunk.decode_parts(block, form, &mut parts);
                 give(at, decoded.map_err(|e| e.context(chunk.place()))?)?;
             }
             first = end;
@@ -253,8 +313,9 @@ impl StoredChunk {
     fn decode_parts<'a>(
         &self,
         block: usize,
-        parts: &mut impl Iterator<Item = &'a FetchedBlock<'a>>,
-    ) -> Result<ArrayRef> {
+        form: BlockForm,
+        parts: &mut impl Iterator<Item = FetchedBlock<'a>>,
+    ) -> Result<StoredBlock> {
         let mut next = || {
             let part = parts.next();
             part.ok_or_else(|| Error::internal("a part of a chunk was not read"))
@@ -269,19 +330,42 @@ impl StoredChunk {
             let part = |range: Range<u64>| bytes.get(range.start as usize..range.end as usize);
             let encoded = part(footer.block_range(block)).unwrap_or_default();
             let shared = footer.shared_range().and_then(part);
-            let array = self.decode_block(footer, block, encoded, shared)?;
+            let read = match self.layout(form, footer, block, encoded)? {
+                Some(layout) => StoredBlock::Packed(layout.with_bytes(encoded.to_vec())),
+                None => StoredBlock::Decoded(self.decode_block(footer, block, encoded, shared)?),
+            };
             first.note_checked();
-            return Ok(array);
+            return Ok(read);
         }
         let footer = self.footer()?;
         let shared = footer.shared_range().map(|_| next()).transpose()?;
-        let bytes = shared.map(FetchedBlock::bytes);
+        if let Some(layout) = self.layout(form, footer, block, first.bytes())? {
+            first.note_checked();
+            return Ok(StoredBlock::Packed(layout.with_bytes(first.into_bytes())));
+        }
+        let bytes = shared.as_ref().map(FetchedBlock::bytes);
         let array = self.decode_block(footer, block, first.bytes(), bytes)?;
         first.note_checked();
         if let Some(shared) = shared {
             shared.note_checked();
         }
-        Ok(array)
+        Ok(StoredBlock::Decoded(array))
+    }
+
+    /// The layout of a block that is wanted for single values, if it has one.
+    fn layout(
+        &self,
+        form: BlockForm,
+        footer: &ChunkFooter,
+        block: usize,
+        bytes: &[u8],
+    ) -> Result<Option<PackedLayout>> {
+        match form {
+            BlockForm::Packed => {
+                PackedLayout::of(self.sql_type, footer, self.identity(), block, bytes)
+            }
+            BlockForm::Decoded => Ok(None),
+        }
     }
 
     fn decode_block(

@@ -81,7 +81,7 @@ impl Lineage {
                 Some(meta) => {
                     let meta = meta.load()?;
                     let start = meta.starts[slot];
-                    start != NEVER && start.max(meta.last_updated(slot)) > since.0
+                    start != NEVER && start.max(meta.last_updated[slot]) > since.0
                 }
             },
         })
@@ -114,9 +114,10 @@ impl Lineage {
                 }
                 Some(meta) => {
                     let meta = meta.load()?;
-                    let newest = |slot: usize| meta.starts[slot].max(meta.last_updated(slot));
-                    let all = 0..chunks.rows as usize;
-                    all.filter(|&slot| meta.starts[slot] != NEVER && newest(slot) > since.0)
+                    let times = meta.starts.iter().zip(meta.last_updated.iter());
+                    let all = times.enumerate();
+                    all.filter(|(_, (start, last))| *start != NEVER && *start.max(last) > since.0)
+                        .map(|(slot, _)| slot)
                         .collect()
                 }
             },

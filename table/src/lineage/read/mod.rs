@@ -232,7 +232,7 @@ impl Lineage {
         match &version.base.body {
             BaseBody::Chunks(chunks) if row.slot() >= chunks.rows as usize => Ok(true),
             BaseBody::Chunks(chunks) => match &chunks.meta {
-                Some(meta) => Ok(meta.load()?.starts.get(row.slot()) == Some(&NEVER)),
+                Some(meta) => Ok(meta.load()?.starts.get(row.slot()) == Some(NEVER)),
                 None => Ok(false),
             },
             BaseBody::Insert(_) => Ok(false),
@@ -323,7 +323,7 @@ impl Lineage {
         Ok(
             if meta.starts[slot] == NEVER || meta.starts[slot] > v.ts.0 {
                 BaseRow::Gone
-            } else if meta.last_updated(slot) > v.ts.0 {
+            } else if meta.last_updated[slot] > v.ts.0 {
                 BaseRow::Newer
             } else if meta.deleted.get(slot) {
                 BaseRow::Gone

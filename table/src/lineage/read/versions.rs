@@ -122,7 +122,7 @@ impl Lineage {
                 None => begun(chunks.start.load().commit_ts()),
                 Some(meta) => {
                     let meta = meta.load()?;
-                    let (start, last) = (meta.starts[slot], CommitTs(meta.last_updated(slot)));
+                    let (start, last) = (meta.starts[slot], CommitTs(meta.last_updated[slot]));
                     let is_there = start != NEVER;
                     is_there.then(|| (CommitTs(start), last, meta.deleted.get(slot)))
                 }

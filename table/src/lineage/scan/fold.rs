@@ -6,7 +6,8 @@
 //! history.
 
 use crate::lineage::Lineage;
-use crate::lineage::base::row_meta::{NEVER, RowBits, RowMeta};
+use crate::lineage::base::row_meta::{NEVER, RowMeta};
+use crate::lineage::base::row_set::RowBits;
 use crate::lineage::range::RangeVersion;
 use crate::update_run::RunRecordKind;
 use std::ops::Range as Span;
@@ -125,11 +126,12 @@ impl Folding<'_> {
         let ts = self.visibility.ts.0;
         let mut newer = Vec::new();
         let mut visible = RowBits::new(rows);
-        for slot in 0..rows {
-            if meta.starts[slot] == NEVER || meta.starts[slot] > ts {
+        let times = meta.starts.iter().zip(meta.last_updated.iter());
+        for (slot, (start, last_updated)) in times.enumerate().take(rows) {
+            if start == NEVER || start > ts {
                 continue;
             }
-            let is_newer = meta.last_updated(slot) > ts;
+            let is_newer = last_updated > ts;
             if is_newer {
                 newer.push(slot as u16);
             }

@@ -11,7 +11,7 @@ mod fold;
 pub mod versions;
 
 use crate::lineage::Lineage;
-use crate::lineage::base::row_meta::RowBits;
+use crate::lineage::base::row_set::RowBits;
 use crate::lineage::base::{BaseBody, ChunkBase, ChunkColumn, ColumnBounds};
 use crate::lineage::consolidation::OverlayMaker;
 use crate::lineage::range::{Range, RangeVersion};

@@ -226,7 +226,7 @@ impl RangeVersions {
     fn base_times(&self, slot: usize) -> Option<(CommitTs, CommitTs)> {
         let (start, last_updated) = match (&self.times, &self.version.base.body) {
             (RowTimes::Uniform(start), _) => (start.0, 0),
-            (RowTimes::Each(meta), _) => (meta.starts[slot], meta.last_updated(slot)),
+            (RowTimes::Each(meta), _) => (meta.starts[slot], meta.last_updated[slot]),
             (RowTimes::Inserted, BaseBody::Insert(rows)) => {
                 let (page, i) = rows.existing_page(slot)?;
                 (self.committed(page, i)?.0, 0)

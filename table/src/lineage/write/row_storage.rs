@@ -113,7 +113,7 @@ impl RowStorage for Lineage {
 #[inline(never)]
 fn state_of_meta(meta: &MetaBlob, slot: usize, writer: &Writer) -> Result<RecordState> {
     let meta = meta.load()?;
-    let newest = meta.starts[slot].max(meta.last_updated(slot));
+    let newest = meta.starts[slot].max(meta.last_updated[slot]);
     let is_deleted = meta.deleted.get(slot) && newest <= writer.snapshot.0;
     Ok(match is_deleted || meta.starts[slot] == NEVER {
         true => RecordState::Nothing,

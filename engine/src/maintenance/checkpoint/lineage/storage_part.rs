@@ -131,6 +131,7 @@ impl StoragePart {
         let bodies = ranges.map(|range| self.base_of(range.no()));
         self.edit.bounds = self.store.bounds_of(bodies, self.edit.columns.len());
         self.store.set_bounds(self.edit.bounds.clone());
+        self.edit.sequences = self.store.sequences();
         Some(self)
     }
 }
