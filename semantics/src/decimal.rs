@@ -103,18 +103,23 @@ pub fn divide_rounded(numerator: i128, denominator: i128) -> i128 {
     }
 }
 
-/// The common type of numbers, numerics among them, whose digits no numeric of 38 digits can hold;
+/// The common type of numbers, numerics among them, that DataFusion makes too narrow: all of them
+/// fit 64 bits, but not with the digits of all together; or no numeric of 38 digits can hold these.
 /// `None` for other types.
 pub fn widest_numeric<'a>(types: impl Iterator<Item = &'a DataType>) -> Option<SqlType> {
-    let (mut whole, mut scale, mut has_numeric) = (0, 0, false);
+    let (mut whole, mut scale) = (0, 0);
+    let (mut has_numeric, mut are_narrow) = (false, true);
     for data_type in types {
         let shape = Shape::of(data_type)?;
         whole = whole.max(shape.integer_digits());
         scale = scale.max(shape.scale);
         has_numeric |= data_type.is_decimal();
+        are_narrow &= shape.is_narrow();
     }
-    (has_numeric && whole + scale > MAX_DIGITS).then_some(SqlType::Numeric {
-        precision: MAX_DIGITS,
+    let digits = whole + scale;
+    let is_too_narrow = digits > MAX_DIGITS || (are_narrow && !Shape::new(digits, 0).is_narrow());
+    (has_numeric && is_too_narrow).then_some(SqlType::Numeric {
+        precision: digits.min(MAX_DIGITS),
         scale,
     })
 }
@@ -144,6 +149,22 @@ mod tests {
             (digits(0), digits(9), digits(-10), digits(i128::MIN)),
             (1, 1, 2, 39)
         );
+    }
+
+    #[test]
+    fn narrow_numbers_whose_digits_exceed_64_bits_together_meet_in_a_wide_one() {
+        let numeric = |precision, scale| Shape::new(precision, scale).data_type();
+        let widest = |types: &[DataType]| match widest_numeric(types.iter()) {
+            Some(SqlType::Numeric { precision, scale }) => Some((precision, scale)),
+            _ => None,
+        };
+        assert_eq!(widest(&[numeric(12, 2), numeric(18, 12)]), Some((22, 12)));
+        assert_eq!(widest(&[DataType::Int32, numeric(16, 16)]), Some((26, 16)));
+        assert_eq!(widest(&[numeric(12, 2), numeric(18, 8)]), None, "18 digits");
+        assert_eq!(widest(&[numeric(20, 2), numeric(18, 12)]), None);
+        assert_eq!(widest(&[numeric(38, 2), numeric(18, 12)]), Some((38, 12)));
+        assert_eq!(widest(&[DataType::Int32, DataType::Int64]), None);
+        assert_eq!(widest(&[numeric(12, 2), DataType::Utf8]), None);
     }
 
     #[test]

@@ -23,6 +23,7 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit, when};
 use datafusion::sql::sqlparser::ast;
+use std::ops::Range;
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState, SqlType};
 use strandline_engine::catalog::ColumnDef;
@@ -186,11 +187,7 @@ impl Values {
                 continue;
             }
             let mut value = table.add(format!("column{}", i + 1), cells.known.finish());
-            for (row, expr) in computed.take(i) {
-                value = when(field(ROW).eq(lit(row as i64)), expr)
-                    .otherwise(value)
-                    .map_err(convert)?;
-            }
+            value = choose(&computed.take(i), 0..self.rows, &value)?;
             if defaults.is_empty() {
                 values.push(SourceValue::Expr(value));
                 continue;
@@ -207,6 +204,28 @@ impl Values {
             columns,
             values,
         })
+    }
+}
+
+/// `cells` in their rows, which are in order, and `value` in the others of `rows`. The choice is a
+/// binary search by the row's number: a list of thousands makes neither a deep plan nor one that
+/// compares each row with each cell.
+fn choose(cells: &[(usize, Expr)], rows: Range<usize>, value: &Expr) -> Result<Expr> {
+    match cells {
+        [] => Ok(value.clone()),
+        [(_, expr)] if rows.len() == 1 => Ok(expr.clone()),
+        [(row, expr)] => when(field(ROW).eq(lit(*row as i64)), expr.clone())
+            .otherwise(value.clone())
+            .map_err(convert),
+        _ => {
+            let (lower, upper) = cells.split_at(cells.len() / 2);
+            let middle = upper.first().map_or(rows.end, |(row, _)| *row);
+            let below = choose(lower, rows.start..middle, value)?;
+            let others = choose(upper, middle..rows.end, value)?;
+            when(field(ROW).lt(lit(middle as i64)), below)
+                .otherwise(others)
+                .map_err(convert)
+        }
     }
 }
 
