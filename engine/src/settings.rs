@@ -11,7 +11,7 @@ use strandline_storage::block_cache::{
     Admission as BlockCacheAdmission, Settings as BlockCacheSettings,
 };
 use strandline_storage::ssd_cache::{
-    Admission as SsdCacheAdmission, Mode as SsdCacheMode, Settings as SsdCacheSettings,
+    Admission as SsdCacheAdmission, Mode as SsdCacheMode, SLOTS_FILE, Settings as SsdCacheSettings,
 };
 use strandline_txn::Isolation;
 
@@ -63,6 +63,9 @@ pub struct Settings {
     pub block_cache_bytes: u64,
     /// The blocks that the block cache takes. Default: at their first read.
     pub block_cache_admission: BlockCacheAdmission,
+    /// Whether the SSD cache has the size of its file, in place of `ssd_cache_bytes`: for openings
+    /// that only look. Default: no.
+    pub ssd_cache_as_found: bool,
     /// Bound on the bytes of the block cache's segments, see [`Settings::block_cache`]. Default:
     /// none; tests make it small.
     pub block_cache_segment_bytes_max: u32,
@@ -105,6 +108,7 @@ impl Default for Settings {
             ssd_cache_admission: SsdCacheAdmission::default(),
             block_cache_bytes: 0,
             block_cache_admission: BlockCacheAdmission::default(),
+            ssd_cache_as_found: false,
             block_cache_segment_bytes_max: u32::MAX,
             index_page_bytes_max: usize::MAX,
             index_head_bytes_max: usize::MAX,
@@ -231,6 +235,17 @@ impl Settings {
             block_cache_admission: caches.block_cache_admission,
             ..self.clone()
         }
+    }
+    /// These settings with an SSD cache of the size of its file on `device`, if they ask for that.
+    /// Another process, with more memory perhaps, has judged the size.
+    pub(crate) fn with_found_cache(self, device: &dyn Device) -> Result<Self> {
+        if !self.ssd_cache_as_found || !device.list()?.iter().any(|name| name == SLOTS_FILE) {
+            return Ok(self);
+        }
+        Ok(Self {
+            ssd_cache_bytes: device.open(SLOTS_FILE)?.len()?,
+            ..self
+        })
     }
     /// The block cache of the database `identity`; None without one. A segment is a power of two,
     /// between 256 KiB and 4 MiB, of which three fit into an eighth of [`Settings::cache_bytes`].

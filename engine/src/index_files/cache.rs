@@ -53,11 +53,7 @@ impl Opening {
         wanted.admission = settings.ssd_cache_admission;
         let lost = self.remove_lost(&mut wanted)?;
         let store = match wanted.mode {
-            Mode::Off if !self.has_remains()? => self.without_cache(),
-            Mode::Off => match self.emptied(wanted)? {
-                Some(store) => store,
-                None => self.without_cache(),
-            },
+            Mode::Off => self.turned_off(wanted, !lost.is_empty())?,
             Mode::Lc => self.with_cache(wanted).or_else(|e| self.kept(wanted, e))?,
             Mode::Pc | Mode::Pc2 => self.with_cache(wanted)?,
         };
@@ -73,10 +69,20 @@ impl Opening {
         PageStore::with_cache(device, log, self.pages.clone(), cache)
     }
 
-    fn has_remains(&self) -> Result<bool> {
-        let is_part =
-            |name: &String| [SLOTS_FILE, DIRECTORY_FILE, MARKER_FILE].contains(&name.as_str());
-        Ok(self.device.list()?.iter().any(is_part))
+    /// The store without a cache: one that was there is emptied. The marker stays until the manifest
+    /// is that of a checkpoint without a cache.
+    fn turned_off(&self, off: CacheSettings, is_lost: bool) -> Result<Arc<PageStore>> {
+        let names = self.device.list()?;
+        let has = |file: &str| names.iter().any(|name| name == file);
+        if (is_lost || has(SLOTS_FILE) || has(DIRECTORY_FILE))
+            && let Some(kept) = self.emptied(off)?
+        {
+            return Ok(kept);
+        }
+        if !self.was_cached && has(MARKER_FILE) {
+            SsdCache::forget(&*self.device)?;
+        }
+        Ok(self.without_cache())
     }
 
     /// Empties the cache and removes it. A store, if it has to be kept.

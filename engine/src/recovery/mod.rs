@@ -76,6 +76,7 @@ impl Db {
     pub fn open(mut options: DbOptions) -> Result<Arc<Db>> {
         options.settings.check()?;
         options.settings.check_on(&*options.device)?;
+        options.settings = options.settings.with_found_cache(&*options.device)?;
         let directory = Arc::new(FailStopDevice::new(options.device));
         options.device = directory.clone();
         // A directory that is not ours is refused before it gets a lock file.

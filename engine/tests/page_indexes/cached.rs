@@ -67,6 +67,67 @@ fn page_files_are_on_the_capacity_tier_and_the_cache_is_warm_after_an_opening() 
     assert_eq!(named_files(&db), before, "nothing was built");
 }
 
+/// The choice to go on without the cache costs no index, wherever a crash comes.
+#[test]
+fn a_cache_that_is_turned_off_is_not_lost_when_a_crash_comes_before_a_checkpoint() {
+    let (machine, wall) = closed(9);
+    let before = named_files(&machine.open(&wall).expect("open"));
+    for seed in 0..12 {
+        let (machine, wall) = closed(9);
+        let off = machine.at(Place::TwoDirectories);
+        let db = off.open(&wall).expect("open");
+        assert_eq!(named_files(&db), before, "turned off");
+        drop(db);
+        for place in [Place::TwoDirectories, PC] {
+            let machine = off.after_crash(seed).at(place);
+            let db = machine.open(&wall).expect("open");
+            assert_eq!(
+                named_files(&db),
+                before,
+                "{place:?} {seed}: nothing was built"
+            );
+            assert_sound(&db, "after the crash");
+        }
+    }
+    // A checkpoint without the cache ends the marker at the next opening.
+    let off = machine.at(Place::TwoDirectories);
+    let db = off.open(&wall).expect("open");
+    assert!(
+        capacity(&off).content(MARKER).is_some(),
+        "the manifest asks for it"
+    );
+    db.checkpoint(true).expect("checkpoint");
+    db.close().expect("close");
+    drop(db);
+    let db = off.open(&wall).expect("open");
+    assert!(capacity(&off).content(MARKER).is_none());
+    assert_eq!(named_files(&db), before);
+}
+
+/// `check` and `inspect` open a database without knowing the cache that its server has.
+#[test]
+fn an_opening_that_only_looks_leaves_the_cache_as_it_is() {
+    let (machine, wall) = closed(10);
+    let settings = Settings {
+        ssd_cache_as_found: true,
+        ..machine.at(Place::TwoDirectories).settings()
+    };
+    let slots = |machine: &Machine| machine.fast.content(SLOTS).map(|bytes| bytes.len());
+    let before = slots(&machine);
+    assert!(before.is_some());
+    let db = open_with(machine.device(), &wall, settings).expect("open");
+    assert_sound(&db, "looked at");
+    let stats = db.ssd_cache_stats().expect("a cache");
+    assert!(stats.hits > 0 && stats.fresh_blocks > 0, "{stats:?}");
+    let named = named_files(&db);
+    drop(db);
+    let machine = machine.after_crash(0);
+    assert_eq!(slots(&machine), before);
+    let db = machine.open(&wall).expect("open");
+    assert_eq!(named_files(&db), named, "nothing was built");
+    assert!(db.ssd_cache_stats().expect("a cache").fresh_blocks > 0);
+}
+
 /// Old databases have page files on the fast tier.
 #[test]
 fn page_files_on_the_fast_tier_are_used_where_they_are() {

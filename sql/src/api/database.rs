@@ -193,6 +193,14 @@ impl DatabaseBuilder {
         self
     }
 
+    /// Leaves the SSD cache as large as it is found, for an opening that only looks. Without it, a
+    /// cache that no parameter asks for is emptied and removed.
+    #[must_use]
+    pub fn ssd_cache_as_found(mut self) -> Self {
+        self.open.settings.ssd_cache_as_found = true;
+        self
+    }
+
     /// Opens the database, creating or recovering it. It is an error if the directory holds other
     /// files or a newer format, if another process has it open (the message has its pid), if its
     /// capacity tier is missing or another database's, or if stored bytes are damaged.

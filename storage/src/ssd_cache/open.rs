@@ -162,14 +162,21 @@ impl SsdCache {
         self.begin_epoch(&mut maintenance)
     }
 
+    /// All but the marker. A crash may come before the next checkpoint: the last one went through
+    /// the cache, and without the marker the cache would pass for lost.
     fn remove_files(&self) -> Result<()> {
         Directory::remove(&*self.device)?;
         if self.device.list()?.iter().any(|name| name == SLOTS_FILE) {
             self.device.remove(SLOTS_FILE)?;
         }
-        self.device.sync_directory()?;
-        Marker::remove(&*self.device)?;
         self.device.sync_directory()
+    }
+
+    /// Removes what an emptied cache has left: the marker, which says that nothing was fresh. Its
+    /// owner knows no checkpoint through the cache any more.
+    pub fn forget(device: &dyn Device) -> Result<()> {
+        Marker::remove(device)?;
+        device.sync_directory()
     }
 }
 
