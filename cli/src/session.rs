@@ -24,10 +24,12 @@ pub fn open(path: Option<&Path>, capacity: &CapacityArgs, arguments: OpenArgs) -
     configure(builder, arguments).build()
 }
 
-/// Opens the database at `arguments.path`; an error if there is none. Never creates anything.
+/// Opens the database at `arguments.path`; an error if there is none. Never creates anything, and
+/// records no capacity tier.
 pub fn open_existing(arguments: &DatabaseArgs) -> Result<Database> {
     at(&arguments.path, &arguments.capacity)
         .must_exist()
+        .capacity_for_once()
         .build()
 }
 

@@ -78,6 +78,7 @@ pub struct DatabaseBuilder {
     origins: Origins,
     foreign_parameters: Vec<ForeignParameter>,
     must_exist: bool,
+    records_capacity: bool,
 }
 
 enum DeviceChoice {
@@ -101,6 +102,7 @@ impl DatabaseBuilder {
             origins: Origins::default(),
             foreign_parameters: Vec::new(),
             must_exist: false,
+            records_capacity: true,
         }
     }
     /// Sets a parameter by name, as a configuration does: one that is fixed when the database is
@@ -192,6 +194,13 @@ impl DatabaseBuilder {
         self.must_exist = true;
         self
     }
+    /// Uses the capacity tier that the caller names for this opening only: the database neither
+    /// records it nor gets a second directory.
+    #[must_use]
+    pub fn capacity_for_once(mut self) -> Self {
+        self.records_capacity = false;
+        self
+    }
 
     /// Opens the database, creating or recovering it. It is an error if the directory holds other
     /// files or a newer format, if another process has it open (the message has its pid), if its
@@ -205,7 +214,11 @@ impl DatabaseBuilder {
                 (device, None)
             }
             DeviceChoice::Path(path) => {
-                let (device, capacity) = directories::open(&path, capacity, self.must_exist)?;
+                let opening = directories::Opening {
+                    must_exist: self.must_exist,
+                    records_capacity: self.records_capacity,
+                };
+                let (device, capacity) = directories::open(&path, capacity, opening)?;
                 match capacity {
                     Some(Place::Directory(dir)) => self.open.capacity_dir = Some(dir),
                     Some(Place::Objects(url)) => self.open.capacity_url = Some(url.to_string()),

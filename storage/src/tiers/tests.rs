@@ -1,7 +1,9 @@
 use super::*;
+
+mod copies;
+
 use std::sync::Arc;
-use strandline_base::ErrorKind;
-use strandline_device::{MemoryDevice, TieredDevice};
+use strandline_device::MemoryDevice;
 
 const ID: u128 = 7;
 
@@ -116,6 +118,7 @@ fn an_interrupted_attachment_is_completed() {
         tier: Tier::Capacity,
         database_id: ID,
         pair_id: 5,
+        directory: 0,
         capacity_path: String::new(),
     };
     capacity.remove(ROLE_FILE_STAGED).expect("remove");

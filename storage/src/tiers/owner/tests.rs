@@ -1,7 +1,7 @@
 use super::super::{attach, check as check_tiers};
 use super::*;
 use std::sync::atomic::{AtomicU64, Ordering};
-use strandline_device::{File, MemoryDevice};
+use strandline_device::{File, MemoryDevice, TAKEOVER_FILE};
 use strandline_sim::SimDisk;
 
 const ID: u128 = 7;
