@@ -21,6 +21,9 @@
 //!    replaced. So after a crash between the two, in the middle of a change of the pair id, the
 //!    staged file is the one that matches the capacity tier's, and is in force.
 //!
+//! The manifest records the pair, too ([`PairRecord`]): a database whose role file is lost is not
+//! taken for one of one directory. With the capacity directory of that pair the file is written anew.
+//!
 //! Which copy of a directory may change the objects of a store says [`owner`].
 //!
 //! The byte layout is in docs/format.md, section "Two directories".
@@ -170,10 +173,43 @@ impl Role {
         (self.database_id, self.pair_id)
     }
 
+    fn record(&self) -> PairRecord {
+        PairRecord {
+            pair_id: self.pair_id,
+            directory: self.directory,
+        }
+    }
+
     fn named_ids(&self) -> String {
         named_ids(self.database_id, Some(self.pair_id))
     }
 }
+
+/// What the manifest of a database says of its pair of directories.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PairRecord {
+    /// the pair's id
+    pub pair_id: u128,
+    /// the number of the database's directory; 0 if it is not known
+    pub directory: u64,
+}
+
+impl PairRecord {
+    /// The role file of the database's directory, whose path is not recorded.
+    fn role(self, database_id: u128) -> Role {
+        Role {
+            tier: Tier::Fast,
+            database_id,
+            pair_id: self.pair_id,
+            directory: self.directory,
+            capacity_path: String::new(),
+        }
+    }
+}
+
+/// Reads the manifest's record of the pair in a database's own directory; None without a database
+/// or a record.
+pub type ReadRecord<'a> = &'a dyn Fn(&dyn Device) -> Result<Option<PairRecord>>;
 
 /// Puts the staged role file in force; durable on return.
 fn publish(device: &dyn Device) -> Result<()> {
@@ -244,13 +280,15 @@ fn words(device: &dyn Device) -> &'static Words {
     }
 }
 
-/// Refuses directories that are not all of one database's. Only reads.
+/// Refuses directories that are not all of one database's. Only reads. `recorded` is asked if a
+/// database that is opened with a capacity tier has no role file; [`check_record`] is for those
+/// opened without one.
 ///
 /// # Errors
 /// 55000, naming the directory, if the capacity tier is missing, empty, foreign, exchanged with the
 /// fast tier, or a copy of a directory with page files in an object store; XX001 for a damaged role
 /// file.
-pub fn check(device: &dyn Device) -> Result<()> {
+pub fn check(device: &dyn Device, recorded: ReadRecord<'_>) -> Result<()> {
     let Some(tiers) = device.tiers() else {
         return check_alone(device);
     };
@@ -263,6 +301,14 @@ pub fn check(device: &dyn Device) -> Result<()> {
         }
         check_identity(role, fast)?;
     }
+    if fast_role.is_none() && tiers.capacity_choice() == CapacityChoice::NamedOnce {
+        return Err(is_not_recorded(fast));
+    }
+    let fast_role = match (fast_role, Manifest::identity(fast)?) {
+        // It is lost, or there has never been one.
+        (None, Some(id)) => recorded(fast)?.map(|record| record.role(id)),
+        (found, _) => found,
+    };
     let is_fast = |role: &Role| role.tier == Tier::Fast;
     if capacity_role.as_ref().is_some_and(is_fast) || Manifest::has_superblock(capacity)? {
         let words = words(capacity);
@@ -271,9 +317,6 @@ pub fn check(device: &dyn Device) -> Result<()> {
         return Err(refused(message, words.hint_database));
     }
     match (fast_role, capacity_role) {
-        (None, _) if tiers.capacity_choice() == CapacityChoice::NamedOnce => {
-            Err(is_not_recorded(fast))
-        }
         (None, capacity_role) => check_unattached(fast, capacity, capacity_role),
         (Some(_), None) => Err(not_capacity_tier(fast, capacity)?),
         (Some(fast_role), Some(role)) => {
@@ -359,6 +402,27 @@ fn check_written_once(capacity: &dyn Device) -> Result<()> {
             capacity.location()
         ),
         "A capacity directory moves to an object store by a backup, which is restored there.",
+    ))
+}
+
+/// Refuses a database whose role file is lost: `record` is what its manifest says, and `device` is
+/// one directory. Only reads.
+///
+/// # Errors
+/// 55000.
+pub fn check_record(device: &dyn Device, record: Option<PairRecord>) -> Result<()> {
+    if record.is_none() || device.tiers().is_some() {
+        return Ok(());
+    }
+    let directory = device.location();
+    let message = format!(
+        "the database in \"{directory}\" has a second directory, but the file \
+         \"{directory}/{ROLE_FILE}\", which names it, is missing"
+    );
+    Err(refused(
+        message,
+        "Set capacity_dir or capacity_url to the database's capacity tier: if it is the right one, \
+         the file is written anew. Or put the file back, or restore a backup.",
     ))
 }
 
@@ -485,47 +549,48 @@ fn foreign(fast: &dyn Device, capacity: &dyn Device) -> Error {
 
 /// Attaches the capacity tier to the database `database_id`, and records where the two directories
 /// are, unless the caller has named the capacity tier for once. `device` is locked and has passed
-/// [`check`]. `pair_id` is random, for a new pair; returns that of the pair. Nothing happens if the
-/// device is one directory.
+/// [`check`]. `record` is what the manifest says of the pair. `pair_id` is random, for a new pair;
+/// returns the record of the pair. Nothing happens if the device is one directory.
 ///
 /// # Errors
 /// Those of the device.
-pub fn attach(device: &dyn Device, database_id: u128, pair_id: u128) -> Result<Option<u128>> {
+pub fn attach(
+    device: &dyn Device,
+    database_id: u128,
+    pair_id: u128,
+    record: Option<PairRecord>,
+) -> Result<Option<PairRecord>> {
     let Some(tiers) = device.tiers() else {
         return Ok(None);
     };
     let fast = &**tiers.device_of(Tier::Fast);
     let capacity = &**tiers.device_of(Tier::Capacity);
-    let (found, capacity_found) = (Role::read(fast)?, Role::read(capacity)?);
-    let known = match (found.clone(), &capacity_found) {
-        (Some(found), Some(role)) => Some(in_force(fast, found, role)?),
-        (found, _) => found,
-    };
-    if let Some(known) = &known {
-        if tiers.capacity_choice() == CapacityChoice::NamedOnce {
-            return Ok(Some(known.pair_id));
-        }
-        if found
-            .as_ref()
-            .is_some_and(|found| found.ids() != known.ids())
-        {
-            publish(fast)?;
-        }
+    let capacity_found = Role::read(capacity)?;
+    let mut found = Role::read(fast)?;
+    if tiers.capacity_choice() == CapacityChoice::NamedOnce {
+        let known = settled(fast, found, capacity_found.as_ref())?;
+        return Ok(known.as_ref().map(Role::record));
+    }
+    let settled = settled(fast, found.clone(), capacity_found.as_ref())?;
+    if settled != found {
+        publish(fast)?;
+        found = settled;
     }
     remove_staged(&[fast, capacity])?;
     let has_objects = capacity.is_written_once(Tier::Capacity);
-    let is_new_pair = match &known {
-        None => true,
-        Some(role) => {
-            !has_objects && (copies::is_copy(role.directory, fast) || copies::takes_over(fast)?)
-        }
+    let known = found.clone().or_else(|| Some(record?.role(database_id)));
+    let keeps_pair = |role: &Role| {
+        let is_renewed = copies::is_copy(role.directory, fast) || copies::takes_over(fast)?;
+        Ok::<_, Error>(has_objects || !is_renewed)
     };
-    let known_pair = known.as_ref().filter(|_| !is_new_pair);
-    let pair_id = known_pair.map_or(pair_id, |role| role.pair_id);
+    let pair_id = match &known {
+        Some(role) if keeps_pair(role)? => role.pair_id,
+        _ => pair_id,
+    };
     // A device that cannot tell the number now leaves what is known.
-    let number = |device: &dyn Device, known: Option<&Role>| match copies::number_of(device) {
+    let number = |device: &dyn Device, known: &Option<Role>| match copies::number_of(device) {
         _ if has_objects => 0,
-        0 => known.map_or(0, |role| role.directory),
+        0 => known.as_ref().map_or(0, |role| role.directory),
         number => number,
     };
     let role = |tier, directory, path: &str| Role {
@@ -535,12 +600,11 @@ pub fn attach(device: &dyn Device, database_id: u128, pair_id: u128) -> Result<O
         directory,
         capacity_path: path.to_owned(),
     };
-    let directory = number(fast, known.as_ref());
-    let wanted = role(Tier::Fast, directory, tiers.capacity_path());
-    let directory = number(capacity, capacity_found.as_ref());
-    let capacity_wanted = role(Tier::Capacity, directory, "");
-    let is_capacity_old = known.is_none() || capacity_found != Some(capacity_wanted.clone());
-    if is_capacity_old || known != Some(wanted.clone()) {
+    let wanted = role(Tier::Fast, number(fast, &known), tiers.capacity_path());
+    let capacity_wanted = role(Tier::Capacity, number(capacity, &capacity_found), "");
+    // An attachment that a crash has interrupted begins anew.
+    let is_capacity_old = known.is_none() || capacity_found.as_ref() != Some(&capacity_wanted);
+    if is_capacity_old || found.as_ref() != Some(&wanted) {
         wanted.stage(fast)?;
         if is_capacity_old {
             capacity_wanted.write(capacity)?;
@@ -550,7 +614,19 @@ pub fn attach(device: &dyn Device, database_id: u128, pair_id: u128) -> Result<O
     if !has_objects {
         copies::end_takeover(fast)?;
     }
-    Ok(Some(pair_id))
+    Ok(Some(wanted.record()))
+}
+
+/// The role in force in the directory of `fast`, which has found `found`.
+fn settled(
+    fast: &dyn Device,
+    found: Option<Role>,
+    capacity_role: Option<&Role>,
+) -> Result<Option<Role>> {
+    match (found, capacity_role) {
+        (Some(found), Some(role)) => in_force(fast, found, role).map(Some),
+        (found, _) => Ok(found),
+    }
 }
 
 /// Removes what is left of role files that were not put in force.

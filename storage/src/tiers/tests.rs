@@ -7,6 +7,17 @@ use strandline_device::MemoryDevice;
 
 const ID: u128 = 7;
 
+/// Checks a database whose manifest has no record of a pair.
+fn check(device: &dyn Device) -> Result<()> {
+    super::check(device, &|_| Ok(None))
+}
+
+/// Attaches with such a manifest; returns the pair's id.
+fn attach(device: &dyn Device, database_id: u128, pair_id: u128) -> Result<Option<u128>> {
+    let record = super::attach(device, database_id, pair_id, None)?;
+    Ok(record.map(|record| record.pair_id))
+}
+
 /// The directory of a new database.
 fn database(id: u128) -> Arc<MemoryDevice> {
     let device = Arc::new(MemoryDevice::new());

@@ -1,7 +1,7 @@
 //! Directories that were copied, moved or opened for once, on disks whose directories have numbers.
 
 use super::super::{copies, *};
-use super::{ID, refused_with};
+use super::{ID, attach, check, refused_with};
 use strandline_sim::SimDisk;
 
 const COPY: &str = "is a copy of a database's directory";
@@ -285,4 +285,52 @@ fn taking_over(original: &Pair) -> Pair {
     let copy = original.copied();
     take_over(&copy.fast);
     copy
+}
+
+/// Opens with what the manifest says of the pair 1.
+fn open_with_record(
+    pair: (&SimDisk, &SimDisk),
+    (choice, record): (CapacityChoice, PairRecord),
+    pair_id: u128,
+) -> Result<Option<PairRecord>> {
+    let device = device(pair.0, pair.1, choice);
+    super::super::check(&device, &|_| Ok(Some(record)))?;
+    super::super::attach(&device, ID, pair_id, Some(record))
+}
+
+#[test]
+fn a_lost_role_file_is_written_anew_beside_the_right_capacity_directory() {
+    let original = Pair::new();
+    let written = role(&original.fast);
+    let record = written.record();
+    original.fast.device().remove(ROLE_FILE).expect("remove");
+    let Pair { fast, capacity } = &original;
+    let (copy, own) = (fast.copied(), capacity.copied());
+    let alone = refused_with(check_record(&*fast.device(), Some(record)), "sim/tier");
+    assert!(
+        alone
+            .hint()
+            .is_some_and(|hint| hint.contains("capacity_dir"))
+    );
+    check_record(&*fast.device(), None).expect("one directory");
+    let other = PairRecord {
+        pair_id: 8,
+        ..record
+    };
+    let empty = SimDisk::new(5);
+    for ((fast, capacity), with, message) in [
+        ((fast, capacity), (Named, other), FOREIGN),
+        ((fast, &empty), (Named, record), "is empty"),
+        ((fast, capacity), (NamedOnce, record), "no second directory"),
+        ((&copy, capacity), (Named, record), COPY),
+    ] {
+        let opened = open_with_record((fast, capacity), with, 3);
+        refused_with(opened.map(drop), message);
+    }
+    let opened = open_with_record((fast, capacity), (Named, record), 3).expect("the pair");
+    assert_eq!((opened, role(fast)), (Some(record), written));
+    original.assert_opens(1);
+    let opened = open_with_record((&copy, &own), (Named, record), 3).expect("its own");
+    assert_eq!(opened.map(|record| record.pair_id), Some(3));
+    assert_eq!(role(&copy).ids(), role(&own).ids());
 }
