@@ -4,9 +4,9 @@
 //!
 //! A restored copy has the database id of its original, so the database id alone does not tell
 //! copies apart. The pair id is drawn when a capacity tier is attached and differs between copies.
-//! Directories that were copied file by file have the pair id of their originals, too. They are told
-//! by the number of the directory, which each role file records (`copies`): a copy is refused until
-//! the caller names a capacity directory that is a copy as well. Then both get a new pair id.
+//! Directories that were copied file by file have the pair id of their originals, too. They are
+//! told by the number of the directory, which each role file records (`copies`): a copy is refused
+//! until the caller names a capacity directory that is a copy as well. Both then get a new pair id.
 //!
 //! Invariants:
 //! 1. [`check`] only reads. It refuses directories that do not belong together before the database
@@ -22,7 +22,7 @@
 //!    staged file is the one that matches the capacity tier's, and is in force.
 //!
 //! The manifest records the pair, too ([`PairRecord`]): a database whose role file is lost is not
-//! taken for one of one directory. With the capacity directory of that pair the file is written anew.
+//! taken for one of one directory. With the capacity tier of that pair the file is written anew.
 //!
 //! Which copy of a directory may change the objects of a store says [`owner`].
 //!
@@ -369,12 +369,12 @@ fn check_copied(tiers: &TieredDevice, fast_role: &Role, capacity_role: &Role) ->
     }
     let (fast, capacity) = (fast.location(), capacity.location());
     let message = format!(
-        "\"{fast}\" is a copy of a database's directory, and capacity directory \"{capacity}\" may \
-         be the original's"
+        "\"{fast}\" is a copy of a database's directory, and capacity directory \"{capacity}\" \
+         may be the original's"
     );
     let hint = format!(
-        "Set capacity_dir to the copy's own capacity directory, a copy of \"{capacity}\", once: the \
-         two become a pair of their own. If the original is gone or was moved here, create the \
+        "Set capacity_dir to the copy's own capacity directory, a copy of \"{capacity}\", once: \
+         the two become a pair of their own. If the original is gone or was moved here, create the \
          empty file \"{TAKEOVER_FILE}\" in \"{fast}\": its next opening goes on with \
          \"{capacity}\", and the original is refused from then on."
     );

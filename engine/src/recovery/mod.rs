@@ -189,8 +189,8 @@ pub(crate) fn random_id(now: CommitTs, device: &dyn Device) -> u128 {
 }
 
 /// Ties the two directories of a tiered database together, if that has not been done, and returns
-/// the record of the pair; `record` is that of the manifest. Nothing else is written to the capacity
-/// tier before.
+/// the record of the pair; `record` is that of the manifest. Nothing else is written to the
+/// capacity tier before.
 pub(crate) fn tie_directories(
     device: &dyn Device,
     now_us: u64,

@@ -18,9 +18,9 @@
 //!    restore to the same place begins with number 1 again, and may reach the same number.
 //! 4. An owner that has found its token missing removes no object any more.
 //!
-//! A copy is told by the number of its directory ([`copies`]). A clone of a whole file system has the
-//! numbers of its original; whichever of the two is opened last owns the objects, and the other one
-//! finds that out at its next checkpoint or opening.
+//! A copy is told by the number of its directory ([`copies`]). A clone of a whole file system has
+//! the numbers of its original; whichever of the two is opened last owns the objects, and the other
+//! one finds that out at its next checkpoint or opening.
 //!
 //! The byte layouts are in docs/format.md, section "Two directories".
 

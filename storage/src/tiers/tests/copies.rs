@@ -234,7 +234,7 @@ fn role_files_without_numbers_get_them_when_they_are_opened() {
 #[test]
 fn a_crash_between_the_role_files_leaves_a_pair() {
     let original = Pair::new();
-    let opened: [(&str, fn(&Pair) -> Pair, CapacityChoice); 3] = [
+    let opened: [(&str, Make, CapacityChoice); 3] = [
         ("copy", Pair::copied, Named),
         ("takeover", taking_over, Recorded),
         ("numbers", |_| Pair::without_numbers(), Recorded),
@@ -280,6 +280,9 @@ fn a_crash_between_the_role_files_leaves_a_pair() {
     }
     original.assert_opens(1);
 }
+
+/// Makes the pair that is opened.
+type Make = fn(&Pair) -> Pair;
 
 fn taking_over(original: &Pair) -> Pair {
     let copy = original.copied();
