@@ -25,11 +25,12 @@ pub fn open(path: Option<&Path>, capacity: &CapacityArgs, arguments: OpenArgs) -
 }
 
 /// Opens the database at `arguments.path`, with its SSD cache as it is; an error if there is none.
-/// Never creates anything.
+/// Never creates anything, and records no capacity tier.
 pub fn open_existing(arguments: &DatabaseArgs) -> Result<Database> {
     at(&arguments.path, &arguments.capacity)
         .must_exist()
         .ssd_cache_as_found()
+        .capacity_for_once()
         .build()
 }
 

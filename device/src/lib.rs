@@ -55,7 +55,7 @@ pub use queue::{
     Completion, CountedQueue, DEPTH_MAX, InlineQueue, Queue, QueueStats, Request, ThreadQueue,
 };
 pub use staged::StagedDirectory;
-pub use tiered::{RemovalGuard, Tier, TieredDevice};
+pub use tiered::{CapacityChoice, RemovalGuard, Tier, TieredDevice};
 
 /// The file that carries the writer's lock of a directory.
 pub const LOCK_FILE: &str = "lock";
@@ -76,7 +76,7 @@ pub const OWNER_FILE: &str = "owner";
 /// [`OWNER_FILE`] while it is written.
 pub const OWNER_FILE_STAGED: &str = "owner.tmp";
 
-/// The operator's file in a database's directory: its next opening takes the object store over.
+/// The operator's file in a database's directory: its next opening takes the capacity tier over.
 pub const TAKEOVER_FILE: &str = "takeover.signal";
 
 /// The names of owner tokens in an object store begin so; a number follows.

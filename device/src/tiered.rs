@@ -34,6 +34,18 @@ pub enum Tier {
     Capacity,
 }
 
+/// How the opener of a database has come to its capacity tier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CapacityChoice {
+    /// by the path that the database records
+    #[default]
+    Recorded,
+    /// the caller has named it, and it is recorded
+    Named,
+    /// the caller has named it for this opening, which records nothing
+    NamedOnce,
+}
+
 /// A directory and its syncs.
 #[derive(Debug)]
 struct Directory {
@@ -87,6 +99,7 @@ pub struct TieredDevice {
     capacity: Directory,
     /// the path of the capacity tier that the fast tier's role file records
     capacity_path: String,
+    capacity_choice: CapacityChoice,
     on_capacity: Mutex<BTreeSet<String>>,
     removal_guard: Mutex<Option<Arc<dyn RemovalGuard>>>,
 }
@@ -107,9 +120,22 @@ impl TieredDevice {
             fast: Directory::new(fast),
             capacity: Directory::new(capacity),
             capacity_path: capacity_path.into(),
+            capacity_choice: CapacityChoice::default(),
             on_capacity,
             removal_guard: Mutex::default(),
         })
+    }
+
+    /// The same device; `choice` says where the capacity tier comes from.
+    #[must_use]
+    pub fn chosen(mut self, choice: CapacityChoice) -> Self {
+        self.capacity_choice = choice;
+        self
+    }
+
+    /// How the caller has come to the capacity tier.
+    pub fn capacity_choice(&self) -> CapacityChoice {
+        self.capacity_choice
     }
 
     /// The device of one tier. Names may be changed through it only before the database is opened,

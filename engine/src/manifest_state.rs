@@ -18,6 +18,7 @@ use strandline_base::{
     ColumnId, CommitTs, Error, RangeNo, Result, SqlType, StorageId, TableId, Value,
 };
 use strandline_storage::file::Extent;
+use strandline_storage::tiers::PairRecord;
 use strandline_tail::merge_watermarks::MergeWatermarks;
 
 /// The state of a database at its last checkpoint.
@@ -52,6 +53,36 @@ pub struct ManifestState {
     /// the files of indexes; None: there has never been one
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index_files: Option<IndexFilesState>,
+    /// the second directory; None: there is none
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity_tier: Option<CapacityTierState>,
+}
+
+/// The fact that a database has a second directory, should the role file that says so be lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CapacityTierState {
+    /// the id of the pair of directories
+    pub pair: u128,
+    /// number of the database's own directory; 0: not known
+    pub directory: u64,
+}
+
+impl From<PairRecord> for CapacityTierState {
+    fn from(record: PairRecord) -> Self {
+        Self {
+            pair: record.pair_id,
+            directory: record.directory,
+        }
+    }
+}
+
+impl From<CapacityTierState> for PairRecord {
+    fn from(state: CapacityTierState) -> Self {
+        Self {
+            pair_id: state.pair,
+            directory: state.directory,
+        }
+    }
 }
 
 /// The files of indexes at a checkpoint.
@@ -186,6 +217,9 @@ pub struct ManifestEdit {
     /// the whole state
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index_files: Option<IndexFilesState>,
+    /// the new second directory; absent: as it was
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity_tier: Option<CapacityTierState>,
 }
 
 /// A change of a storage.
@@ -306,7 +340,27 @@ impl ManifestState {
         self.kept_logs = edit.kept_logs;
         self.forgotten = edit.forgotten;
         self.index_files = edit.index_files;
+        self.capacity_tier = edit.capacity_tier.or(self.capacity_tier);
         Ok(())
+    }
+    /// The edit that changes nothing.
+    pub fn unchanged(&self) -> ManifestEdit {
+        ManifestEdit {
+            checkpoint_ts: self.checkpoint_ts,
+            log_from: self.log_from,
+            log_durable: self.log_durable,
+            next_file: self.next_file,
+            time: self.time.clone(),
+            behind: self.behind.clone(),
+            kept_logs: self.kept_logs.clone(),
+            forgotten: self.forgotten.clone(),
+            index_files: self.index_files.clone(),
+            ..ManifestEdit::default()
+        }
+    }
+    /// What is recorded of the two directories.
+    pub fn pair_record(&self) -> Option<PairRecord> {
+        self.capacity_tier.map(PairRecord::from)
     }
     /// The coverage of a storage's files; later commits are in the log.
     pub fn covered(&self, storage: StorageId) -> Covered {

@@ -9,6 +9,8 @@ use strandline_base::ManualClock;
 use strandline_device::MemoryDevice;
 use strandline_engine::catalog::HistoryPolicy;
 use strandline_engine::*;
+use strandline_storage::manifest::Manifest;
+use strandline_storage::tiers;
 
 /// The two directories of a database.
 struct Directories {
@@ -248,4 +250,93 @@ fn a_copy_of_both_directories_is_the_same_database() {
     db.close().expect("close");
     let copy = directories.copy();
     assert_eq!(state_at(&copy.open(&wall), then), state);
+}
+
+/// Refuses the database in `fast` alone, and writes nothing.
+#[track_caller]
+fn assert_refused_alone(fast: &Arc<MemoryDevice>, wall: &Arc<ManualClock>) {
+    let refused = open(fast.clone(), wall).err().expect("there are two");
+    assert_eq!(
+        refused.sqlstate(),
+        SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE
+    );
+    assert!(refused.message().contains("memory/tier"), "{refused}");
+    assert!(
+        refused
+            .hint()
+            .is_some_and(|hint| hint.contains("capacity_dir"))
+    );
+}
+
+#[test]
+fn a_database_without_its_role_file_is_no_database_of_one_directory() {
+    let (directories, wall) = (Directories::new(), clock());
+    let Directories { fast, capacity } = &directories;
+    // The manifest knows of the second directory before anything is written there.
+    drop(directories.open(&wall));
+    fast.remove("tier").expect("remove");
+    assert_refused_alone(fast, &wall);
+    let db = directories.open(&wall);
+    let (then, _) = build(&db, &wall);
+    let state = state_at(&db, then);
+    drop(db);
+    fast.remove("tier").expect("remove");
+    let contents = |device: &MemoryDevice| {
+        let mut names = device.list().expect("list");
+        names.retain(|name| name != "lock");
+        names
+    };
+    let before = [fast, capacity].map(|device| contents(device));
+    assert_refused_alone(fast, &wall);
+    let other = Directories::new();
+    drop(other.open(&wall));
+    for (capacity, message) in [
+        (&other.capacity, "belongs to another database"),
+        (&Arc::default(), "is empty"),
+    ] {
+        let device = TieredDevice::new(fast.clone(), capacity.clone(), "").expect("tiers");
+        let refused = open(Arc::new(device), &wall).err().expect(message);
+        assert!(refused.message().contains(message), "{refused}");
+    }
+    assert_eq!([fast, capacity].map(|device| contents(device)), before);
+    // With the right directory the file is written anew.
+    assert_eq!(state_at(&directories.open(&wall), then), state);
+    let recorded = recorded_capacity_path(&**fast).expect("read");
+    assert_eq!(recorded.as_deref(), Some("/capacity"));
+}
+
+#[test]
+fn a_database_from_before_the_record_gets_it_when_it_is_opened() {
+    let (directories, wall) = (Directories::new(), clock());
+    let Directories { fast, .. } = &directories;
+    let db = open(fast.clone(), &wall).expect("open");
+    build(&db, &wall);
+    drop(db);
+    let id = Manifest::identity(&**fast).expect("read").expect("an id");
+    tiers::attach(&*directories.device(), id, 5, None).expect("attach");
+    // The manifest says nothing: as before, the file is all there is.
+    let copy = directories.copy();
+    copy.fast.remove("tier").expect("remove");
+    open(copy.fast.clone(), &wall).expect("one directory");
+    drop(directories.open(&wall));
+    fast.remove("tier").expect("remove");
+    assert_refused_alone(fast, &wall);
+}
+
+#[test]
+fn two_directories_are_restored_into_one() {
+    let (directories, wall) = (Directories::new(), clock());
+    let db = directories.open(&wall);
+    let (then, _) = build(&db, &wall);
+    let state = state_at(&db, then);
+    db.close().expect("close");
+    drop(db);
+    let one = Arc::new(MemoryDevice::new());
+    restore(&*directories.device(), &*one, &|_| true).expect("restore");
+    for _ in 0..2 {
+        let db = open(one.clone(), &wall).expect("a database of one directory");
+        assert_eq!(state_at(&db, then), state);
+        assert!(db.check().expect("check").is_empty());
+        db.checkpoint(true).expect("checkpoint");
+    }
 }

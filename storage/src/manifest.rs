@@ -136,11 +136,16 @@ impl Manifest {
     /// # Errors
     /// 0A000 if the format is newer; those of the device.
     pub fn identity(device: &dyn Device) -> Result<Option<u128>> {
+        Ok(Self::slot(device)?.map(|slot| slot.database_id))
+    }
+
+    /// The slot in force; None if there is no intact superblock.
+    fn slot(device: &dyn Device) -> Result<Option<Slot>> {
         if !Self::has_superblock(device)? {
             return Ok(None);
         }
         match superblock::read(&*device.open(SUPERBLOCK_FILE)?)? {
-            Content::Valid { slot, .. } => Ok(Some(slot.database_id)),
+            Content::Valid { slot, .. } => Ok(Some(slot)),
             _ => Ok(None),
         }
     }
@@ -257,6 +262,32 @@ impl Manifest {
             },
             records,
         ))
+    }
+
+    /// The records in force of the database on `device`, whose name for messages is the second
+    /// part. Only reads; None if there is no database, or a damaged superblock.
+    ///
+    /// # Errors
+    /// Those of [`Manifest::open`].
+    pub fn read(device: &dyn Device) -> Result<Option<(Vec<Vec<u8>>, String)>> {
+        let Some(slot) = Self::slot(device)?.filter(|slot| slot.generation > 0) else {
+            return Ok(None);
+        };
+        let name = manifest_name(slot.generation);
+        let place = format!("\"{}\": {name}", device.location());
+        let scanned = scan_generation(device.open(&name)?, slot.database_id, slot.generation)?;
+        Ok(Some((scanned.records, place)))
+    }
+
+    /// Replaces the records on `copy`, a copy of the files of the database on `source` that has no
+    /// superblock yet, by `snapshot`.
+    ///
+    /// # Errors
+    /// Those of the devices.
+    pub fn replace_in_copy(source: &dyn Device, copy: &dyn Device, snapshot: &[u8]) -> Result<()> {
+        let slot = Self::slot(source)?;
+        let slot = slot.ok_or_else(|| Error::internal("a copy of no database"))?;
+        write_generation(copy, slot.database_id, slot.generation, snapshot).map(drop)
     }
 
     /// The random id that all files of one database carry.
@@ -498,16 +529,24 @@ fn write_generation(
     })
 }
 
-/// Reads the snapshot and the edits; a torn last edit is cut.
-fn read_generation(
-    file: Arc<dyn File>,
-    database_id: u128,
-    generation: u64,
-) -> Result<(OpenManifest, Vec<Vec<u8>>)> {
+/// The records of a manifest file, and where they are.
+struct Scanned {
+    stream: Stream,
+    records: Vec<Vec<u8>>,
+    allocated: u64,
+    /// where the last record begins
+    last: u64,
+    end: u64,
+    edits_start: u64,
+    is_marked: bool,
+}
+
+/// Reads a manifest file; changes nothing.
+fn scan_generation(file: Arc<dyn File>, database_id: u128, generation: u64) -> Result<Scanned> {
     let allocated = file.len()?;
     check_header(&*file, allocated, database_id, generation)?;
     let extent = Extent {
-        file: Arc::clone(&file),
+        file,
         file_offset: HEADER_BYTES,
         start: HEADER_BYTES,
         bytes: allocated - HEADER_BYTES,
@@ -540,24 +579,48 @@ fn read_generation(
             "the snapshot record is damaged",
         ));
     }
-    if !is_marked && end > edits_start {
+    Ok(Scanned {
+        stream,
+        records,
+        allocated,
+        last,
+        end,
+        edits_start,
+        is_marked,
+    })
+}
+
+/// Reads a manifest file that edits will be appended to, and makes its last edit durable.
+fn read_generation(
+    file: Arc<dyn File>,
+    database_id: u128,
+    generation: u64,
+) -> Result<(OpenManifest, Vec<Vec<u8>>)> {
+    let mut scanned = scan_generation(file.clone(), database_id, generation)?;
+    let (end, allocated) = (scanned.end, scanned.allocated);
+    let is_unmarked_edit = !scanned.is_marked && end > scanned.edits_start;
+    if is_unmarked_edit {
         // It may be readable without being durable, after a failed sync (invariant 6).
-        stream.rewrite(last, end)?;
+        scanned.stream.rewrite(scanned.last, end)?;
     }
     file.sync()?;
-    if !is_marked && end > edits_start && end + MARK_BYTES <= allocated {
+    if is_unmarked_edit && end + MARK_BYTES <= allocated {
+        let id = StreamId {
+            database_id,
+            number: generation,
+        };
         put_mark(&*file, id, end)?;
     }
     Ok((
         OpenManifest {
             file,
             generation,
-            edits_start,
+            edits_start: scanned.edits_start,
             end,
             allocated,
             failure: None,
         },
-        records,
+        scanned.records,
     ))
 }
 

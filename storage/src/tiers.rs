@@ -4,6 +4,9 @@
 //!
 //! A restored copy has the database id of its original, so the database id alone does not tell
 //! copies apart. The pair id is drawn when a capacity tier is attached and differs between copies.
+//! Directories that were copied file by file have the pair id of their originals, too. They are
+//! told by the number of the directory, which each role file records (`copies`): a copy is refused
+//! until the caller names a capacity directory that is a copy as well. Both then get a new pair id.
 //!
 //! Invariants:
 //! 1. [`check`] only reads. It refuses directories that do not belong together before the database
@@ -14,16 +17,26 @@
 //! 3. A crash never tears a role file: it is written under [`ROLE_FILE_STAGED`] and renamed. Where
 //!    files come into being as a whole ([`Device::is_written_once`]) it is created under its own
 //!    name, so of two databases that attach one place at the same time the second is refused.
+//! 4. The fast tier's new file is durable under [`ROLE_FILE_STAGED`] before the capacity tier's is
+//!    replaced. So after a crash between the two, in the middle of a change of the pair id, the
+//!    staged file is the one that matches the capacity tier's, and is in force.
+//!
+//! The manifest records the pair, too ([`PairRecord`]): a database whose role file is lost is not
+//! taken for one of one directory. With the capacity tier of that pair the file is written anew.
 //!
 //! Which copy of a directory may change the objects of a store says [`owner`].
 //!
 //! The byte layout is in docs/format.md, section "Two directories".
 
+mod copies;
 pub mod owner;
 
 use strandline_base::bytes::{ByteReader, PutBytes};
-use strandline_base::{Error, Result, SqlState, checksum};
-use strandline_device::{Device, ROLE_FILE, ROLE_FILE_STAGED, Tier, is_own_file};
+use strandline_base::{Error, ErrorKind, Result, SqlState, checksum};
+use strandline_device::{
+    CapacityChoice, Device, File, ROLE_FILE, ROLE_FILE_STAGED, TAKEOVER_FILE, Tier, TieredDevice,
+    is_own_file,
+};
 
 use crate::manifest::Manifest;
 use crate::pages::page_file_id;
@@ -45,6 +58,8 @@ struct Role {
     tier: Tier,
     database_id: u128,
     pair_id: u128,
+    /// the number of the directory; 0 if it is not known, or is of no use: beside an object store
+    directory: u64,
     /// path of the capacity tier; empty in its own file
     capacity_path: String,
 }
@@ -61,6 +76,7 @@ impl Role {
         head.put_u128(self.database_id);
         head.put_u128(self.pair_id);
         head.put_u32(self.capacity_path.len() as u32);
+        head.put_u64(self.directory);
         head.resize(CHECKSUM_AT, 0);
         let path = self.capacity_path.as_bytes();
         let sum = checksum(&[], &[&head, path].concat());
@@ -93,11 +109,14 @@ impl Role {
                 _ => return None,
             };
             let (database_id, pair_id) = (r.u128()?, r.u128()?);
+            let path_bytes = r.u32()? as usize;
+            let directory = r.u64()?;
             let capacity_path = String::from_utf8(path.to_vec()).ok()?;
-            (r.u32()? as usize == path.len()).then_some(Self {
+            (path_bytes == path.len()).then_some(Self {
                 tier,
                 database_id,
                 pair_id,
+                directory,
                 capacity_path,
             })
         };
@@ -106,38 +125,96 @@ impl Role {
 
     /// The role file in the directory of `device`, which is one directory; None without one.
     fn read(device: &dyn Device) -> Result<Option<Self>> {
-        if !holds(device, ROLE_FILE)? {
+        Self::read_from(device, ROLE_FILE)
+    }
+
+    /// The content of file `name`; None without it.
+    fn read_from(device: &dyn Device, name: &str) -> Result<Option<Self>> {
+        if !holds(device, name)? {
             return Ok(None);
         }
-        let file = device.open(ROLE_FILE)?;
+        let file = device.open(name)?;
         let len = file.len()?.min(PATH_BYTES_MAX);
         let mut bytes = vec![0; len as usize];
         file.read_exact_at(&mut bytes, 0)?;
-        let place = format!("\"{}\": \"{ROLE_FILE}\"", device.location());
+        let place = format!("\"{}\": \"{name}\"", device.location());
         Self::decode(&bytes, &place).map(Some)
     }
 
     /// Writes the role file of the directory of `device`; durable on return.
     fn write(&self, device: &dyn Device) -> Result<()> {
-        let is_staged = !device.is_written_once(self.tier);
-        let name = match is_staged {
-            true => ROLE_FILE_STAGED,
-            false => {
-                // The file of an attachment that a crash has interrupted.
-                if holds(device, ROLE_FILE)? {
-                    device.remove(ROLE_FILE)?;
-                }
-                ROLE_FILE
-            }
-        };
-        let file = device.create(name)?;
-        file.write_all_at(&self.encode(), 0)?;
-        file.sync()?;
-        if is_staged {
-            device.rename(ROLE_FILE_STAGED, ROLE_FILE)?;
+        if !device.is_written_once(self.tier) {
+            self.stage(device)?;
+            return publish(device);
         }
+        // The file of an attachment that a crash has interrupted.
+        if holds(device, ROLE_FILE)? {
+            device.remove(ROLE_FILE)?;
+        }
+        self.fill(&*device.create(ROLE_FILE)?)?;
         device.sync_directory()
     }
+
+    /// Writes the file under [`ROLE_FILE_STAGED`]; durable with its name on return.
+    fn stage(&self, device: &dyn Device) -> Result<()> {
+        if holds(device, ROLE_FILE_STAGED)? {
+            device.remove(ROLE_FILE_STAGED)?;
+        }
+        self.fill(&*device.create(ROLE_FILE_STAGED)?)?;
+        device.sync_directory()
+    }
+
+    fn fill(&self, file: &dyn File) -> Result<()> {
+        file.write_all_at(&self.encode(), 0)?;
+        file.sync()
+    }
+
+    fn ids(&self) -> (u128, u128) {
+        (self.database_id, self.pair_id)
+    }
+
+    fn record(&self) -> PairRecord {
+        PairRecord {
+            pair_id: self.pair_id,
+            directory: self.directory,
+        }
+    }
+
+    fn named_ids(&self) -> String {
+        named_ids(self.database_id, Some(self.pair_id))
+    }
+}
+
+/// What the manifest of a database says of its pair of directories.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PairRecord {
+    /// the pair's id
+    pub pair_id: u128,
+    /// the number of the database's directory; 0 if it is not known
+    pub directory: u64,
+}
+
+impl PairRecord {
+    /// The role file of the database's directory, whose path is not recorded.
+    fn role(self, database_id: u128) -> Role {
+        Role {
+            tier: Tier::Fast,
+            database_id,
+            pair_id: self.pair_id,
+            directory: self.directory,
+            capacity_path: String::new(),
+        }
+    }
+}
+
+/// Reads the manifest's record of the pair in a database's own directory; None without a database
+/// or a record.
+pub type ReadRecord<'a> = &'a dyn Fn(&dyn Device) -> Result<Option<PairRecord>>;
+
+/// Puts the staged role file in force; durable on return.
+fn publish(device: &dyn Device) -> Result<()> {
+    device.rename(ROLE_FILE_STAGED, ROLE_FILE)?;
+    device.sync_directory()
 }
 
 const HINT_DAMAGED: &str = "Restore the role file or the whole database from a backup.";
@@ -203,13 +280,15 @@ fn words(device: &dyn Device) -> &'static Words {
     }
 }
 
-/// Refuses directories that are not all of one database's. Only reads.
+/// Refuses directories that are not all of one database's. Only reads. `recorded` is asked if a
+/// database that is opened with a capacity tier has no role file; [`check_record`] is for those
+/// opened without one.
 ///
 /// # Errors
 /// 55000, naming the directory, if the capacity tier is missing, empty, foreign, exchanged with the
 /// fast tier, or a copy of a directory with page files in an object store; XX001 for a damaged role
 /// file.
-pub fn check(device: &dyn Device) -> Result<()> {
+pub fn check(device: &dyn Device, recorded: ReadRecord<'_>) -> Result<()> {
     let Some(tiers) = device.tiers() else {
         return check_alone(device);
     };
@@ -222,6 +301,14 @@ pub fn check(device: &dyn Device) -> Result<()> {
         }
         check_identity(role, fast)?;
     }
+    if fast_role.is_none() && tiers.capacity_choice() == CapacityChoice::NamedOnce {
+        return Err(is_not_recorded(fast));
+    }
+    let fast_role = match (fast_role, Manifest::identity(fast)?) {
+        // It is lost, or there has never been one.
+        (None, Some(id)) => recorded(fast)?.map(|record| record.role(id)),
+        (found, _) => found,
+    };
     let is_fast = |role: &Role| role.tier == Tier::Fast;
     if capacity_role.as_ref().is_some_and(is_fast) || Manifest::has_superblock(capacity)? {
         let words = words(capacity);
@@ -233,20 +320,70 @@ pub fn check(device: &dyn Device) -> Result<()> {
         (None, capacity_role) => check_unattached(fast, capacity, capacity_role),
         (Some(_), None) => Err(not_capacity_tier(fast, capacity)?),
         (Some(fast_role), Some(role)) => {
-            let is_pair =
-                (role.database_id, role.pair_id) == (fast_role.database_id, fast_role.pair_id);
-            let ids = |role: &Role| named_ids(role.database_id, Some(role.pair_id));
-            is_pair.then_some(()).ok_or_else(|| {
-                foreign(fast, capacity).with_detail(format!(
-                    "The {} has {}; the directory has {}.",
-                    words(capacity).tier,
-                    ids(&role),
-                    ids(&fast_role)
-                ))
-            })?;
-            check_written_once(capacity)
+            let fast_role = in_force(fast, fast_role, &role)?;
+            (fast_role.ids() == role.ids())
+                .then_some(())
+                .ok_or_else(|| {
+                    foreign(fast, capacity).with_detail(format!(
+                        "The {} has {}; the directory has {}.",
+                        words(capacity).tier,
+                        role.named_ids(),
+                        fast_role.named_ids()
+                    ))
+                })?;
+            check_written_once(capacity)?;
+            check_copied(tiers, &fast_role, &role)
         }
     }
+}
+
+/// The fast tier's role: `found`, or the staged one, if a crash has come between the writes of a
+/// pair's two files (invariant 4).
+fn in_force(fast: &dyn Device, found: Role, capacity_role: &Role) -> Result<Role> {
+    if found.ids() == capacity_role.ids() || found.database_id != capacity_role.database_id {
+        return Ok(found);
+    }
+    let staged = match Role::read_from(fast, ROLE_FILE_STAGED) {
+        // Torn: a crash has come before the capacity tier's file was touched.
+        Err(error) if error.kind() == ErrorKind::Corrupt => None,
+        staged => staged?,
+    };
+    let is_next = |staged: &Role| staged.tier == Tier::Fast && staged.ids() == capacity_role.ids();
+    Ok(staged.filter(is_next).unwrap_or(found))
+}
+
+/// Refuses a copy of a database's directory, unless the caller names a capacity directory that is
+/// not its original's, or the operator has the copy take the original's place.
+fn check_copied(tiers: &TieredDevice, fast_role: &Role, capacity_role: &Role) -> Result<()> {
+    let fast = &**tiers.device_of(Tier::Fast);
+    let capacity = &**tiers.device_of(Tier::Capacity);
+    if !copies::is_copy(fast_role.directory, fast) || copies::takes_over(fast)? {
+        return Ok(());
+    }
+    let is_named = tiers.capacity_choice() != CapacityChoice::Recorded;
+    // That of the original is at its place.
+    let is_originals =
+        capacity_role.directory != 0 && !copies::is_copy(capacity_role.directory, capacity);
+    if is_named && !is_originals {
+        return Ok(());
+    }
+    let (fast, capacity) = (fast.location(), capacity.location());
+    let message = format!(
+        "\"{fast}\" is a copy of a database's directory, and capacity directory \"{capacity}\" \
+         may be the original's"
+    );
+    let hint = format!(
+        "Set capacity_dir to the copy's own capacity directory, a copy of \"{capacity}\", once: \
+         the two become a pair of their own. If the original is gone or was moved here, create the \
+         empty file \"{TAKEOVER_FILE}\" in \"{fast}\": its next opening goes on with \
+         \"{capacity}\", and the original is refused from then on."
+    );
+    let detail = format!(
+        "File \"{ROLE_FILE}\" was written in the directory with inode {}; {}.",
+        fast_role.directory,
+        fast_role.named_ids()
+    );
+    Err(refused(message, &hint).with_detail(detail))
 }
 
 /// Refuses an object store with files that are overwritten: somebody has copied a capacity
@@ -265,6 +402,27 @@ fn check_written_once(capacity: &dyn Device) -> Result<()> {
             capacity.location()
         ),
         "A capacity directory moves to an object store by a backup, which is restored there.",
+    ))
+}
+
+/// Refuses a database whose role file is lost: `record` is what its manifest says, and `device` is
+/// one directory. Only reads.
+///
+/// # Errors
+/// 55000.
+pub fn check_record(device: &dyn Device, record: Option<PairRecord>) -> Result<()> {
+    if record.is_none() || device.tiers().is_some() {
+        return Ok(());
+    }
+    let directory = device.location();
+    let message = format!(
+        "the database in \"{directory}\" has a second directory, but the file \
+         \"{directory}/{ROLE_FILE}\", which names it, is missing"
+    );
+    Err(refused(
+        message,
+        "Set capacity_dir or capacity_url to the database's capacity tier: if it is the right one, \
+         the file is written anew. Or put the file back, or restore a backup.",
     ))
 }
 
@@ -329,6 +487,18 @@ fn check_identity(role: &Role, fast: &dyn Device) -> Result<()> {
     }
 }
 
+/// The error for a database without a role file, whose capacity tier is not to be recorded.
+fn is_not_recorded(fast: &dyn Device) -> Error {
+    refused(
+        format!(
+            "the database in \"{}\" has no second directory on record (file \"{ROLE_FILE}\")",
+            fast.location()
+        ),
+        "This command gives a database no second directory. Leave the directory out, or open the \
+         database with it first.",
+    )
+}
+
 fn is_capacity_tier(device: &dyn Device) -> Error {
     refused(
         format!(
@@ -377,39 +547,96 @@ fn foreign(fast: &dyn Device, capacity: &dyn Device) -> Error {
     )
 }
 
-/// Attaches the capacity tier to the database `database_id`, and records where it is. `device` is
-/// locked and has passed [`check`]. `pair_id` is random; returns that of the pair. Nothing happens
-/// if the device is one directory.
+/// Attaches the capacity tier to the database `database_id`, and records where the two directories
+/// are, unless the caller has named the capacity tier for once. `device` is locked and has passed
+/// [`check`]. `record` is what the manifest says of the pair. `pair_id` is random, for a new pair;
+/// returns the record of the pair. Nothing happens if the device is one directory.
 ///
 /// # Errors
 /// Those of the device.
-pub fn attach(device: &dyn Device, database_id: u128, pair_id: u128) -> Result<Option<u128>> {
+pub fn attach(
+    device: &dyn Device,
+    database_id: u128,
+    pair_id: u128,
+    record: Option<PairRecord>,
+) -> Result<Option<PairRecord>> {
     let Some(tiers) = device.tiers() else {
         return Ok(None);
     };
     let fast = &**tiers.device_of(Tier::Fast);
     let capacity = &**tiers.device_of(Tier::Capacity);
-    for directory in [fast, capacity] {
-        if holds(directory, ROLE_FILE_STAGED)? {
-            directory.remove(ROLE_FILE_STAGED)?;
-        }
+    let capacity_found = Role::read(capacity)?;
+    let mut found = Role::read(fast)?;
+    if tiers.capacity_choice() == CapacityChoice::NamedOnce {
+        let known = settled(fast, found, capacity_found.as_ref())?;
+        return Ok(known.as_ref().map(Role::record));
     }
-    let fast_role = Role::read(fast)?;
-    let pair_id = fast_role.as_ref().map_or(pair_id, |role| role.pair_id);
-    let role = |tier, path: &str| Role {
+    let settled = settled(fast, found.clone(), capacity_found.as_ref())?;
+    if settled != found {
+        publish(fast)?;
+        found = settled;
+    }
+    remove_staged(&[fast, capacity])?;
+    let has_objects = capacity.is_written_once(Tier::Capacity);
+    let known = found.clone().or_else(|| Some(record?.role(database_id)));
+    let keeps_pair = |role: &Role| {
+        let is_renewed = copies::is_copy(role.directory, fast) || copies::takes_over(fast)?;
+        Ok::<_, Error>(has_objects || !is_renewed)
+    };
+    let pair_id = match &known {
+        Some(role) if keeps_pair(role)? => role.pair_id,
+        _ => pair_id,
+    };
+    // A device that cannot tell the number now leaves what is known.
+    let number = |device: &dyn Device, known: &Option<Role>| match copies::number_of(device) {
+        _ if has_objects => 0,
+        0 => known.as_ref().map_or(0, |role| role.directory),
+        number => number,
+    };
+    let role = |tier, directory, path: &str| Role {
         tier,
         database_id,
         pair_id,
+        directory,
         capacity_path: path.to_owned(),
     };
-    if fast_role.is_none() {
-        role(Tier::Capacity, "").write(capacity)?;
+    let wanted = role(Tier::Fast, number(fast, &known), tiers.capacity_path());
+    let capacity_wanted = role(Tier::Capacity, number(capacity, &capacity_found), "");
+    // An attachment that a crash has interrupted begins anew.
+    let is_capacity_old = known.is_none() || capacity_found.as_ref() != Some(&capacity_wanted);
+    if is_capacity_old || found.as_ref() != Some(&wanted) {
+        wanted.stage(fast)?;
+        if is_capacity_old {
+            capacity_wanted.write(capacity)?;
+        }
+        publish(fast)?;
     }
-    let wanted = role(Tier::Fast, tiers.capacity_path());
-    if fast_role.as_ref() != Some(&wanted) {
-        wanted.write(fast)?;
+    if !has_objects {
+        copies::end_takeover(fast)?;
     }
-    Ok(Some(pair_id))
+    Ok(Some(wanted.record()))
+}
+
+/// The role in force in the directory of `fast`, which has found `found`.
+fn settled(
+    fast: &dyn Device,
+    found: Option<Role>,
+    capacity_role: Option<&Role>,
+) -> Result<Option<Role>> {
+    match (found, capacity_role) {
+        (Some(found), Some(role)) => in_force(fast, found, role).map(Some),
+        (found, _) => Ok(found),
+    }
+}
+
+/// Removes what is left of role files that were not put in force.
+fn remove_staged(directories: &[&dyn Device]) -> Result<()> {
+    for directory in directories {
+        if holds(*directory, ROLE_FILE_STAGED)? {
+            directory.remove(ROLE_FILE_STAGED)?;
+        }
+    }
+    Ok(())
 }
 
 /// The path of the capacity tier that the database on `device` has recorded; None if it has one

@@ -95,9 +95,20 @@ fn a_database_in_two_directories() {
     let err = run(["check", &path, "--capacity-dir", &other]).fails(3);
     assert!(err.contains("belongs to another database"), "{err}");
     let moved = scratch.text("bigger");
-    let said = run(["check", &path, "--capacity-dir", &moved]).ok();
-    assert!(said.contains("no damage"), "{said}");
+    for command in ["check", "inspect"] {
+        let said = run([command, &path, "--capacity-dir", &moved]).ok();
+        assert!(!said.contains("DAMAGE"), "{said}");
+        let err = run(["check", &path]).fails(3);
+        assert!(err.contains("does not exist"), "nothing is recorded: {err}");
+    }
+    run([&path, "--capacity-dir", &moved, "-q", "-c", "SELECT 1"]).ok();
     assert_eq!(count(&path), "5000,row 1\n");
+    let third = scratch.text("third");
+    let err = run(["check", &copy, "--capacity-dir", &third]).fails(3);
+    assert!(err.contains("does not exist"), "{err}");
+    std::fs::create_dir(&third).expect("created");
+    let err = run(["check", &copy, "--capacity-dir", &third]).fails(3);
+    assert!(err.contains("no second directory on record"), "{err}");
     run(["--capacity-dir", &moved, "-c", "SELECT 1"]).fails(2);
 }
 
@@ -120,6 +131,7 @@ fn a_database_with_a_capacity_url() {
     run(["check", &path]).fails(3);
     let said = run(["check", &path, "--capacity-url", &url("bigger")]).ok();
     assert!(said.contains("no damage"), "{said}");
+    run(["check", &path]).fails(3);
     // Objects in memory end with the process.
     let (memory, gone) = (scratch.text("memory"), "memory://cli/db");
     run([&memory, "--capacity-url", gone, "-q", "-c", sql]).ok();

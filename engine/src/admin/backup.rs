@@ -89,6 +89,7 @@ impl Db {
             log_from: 0,
             log_durable: 0,
             index_files: None,
+            capacity_tier: None,
             catalogs: without_index_files(&held.state.catalogs),
             ..held.state.clone()
         };
@@ -275,16 +276,36 @@ pub fn restore(
     Manifest::remove_unfinished(target)?;
     // Without an intact superblock the copy cannot be opened anyway.
     if let Some(id) = Manifest::identity(source)? {
-        tie_directories(target, 0, id)?;
+        tie_directories(target, 0, id, None)?;
     }
     let names = Manifest::files_superblock_last(source)?;
     let (superblock, others) = names
         .split_last()
         .ok_or_else(|| Error::internal("a database without files"))?;
     let bytes = copy_files(source, target, others, observer)?;
+    if target.tiers().is_none() {
+        forget_capacity_tier(source, target)?;
+    }
     target.sync_directory()?;
     let last = std::slice::from_ref(superblock);
     let superblock_bytes = copy_files(source, target, last, &|_| true)?;
     target.sync_directory()?;
     Ok(bytes + superblock_bytes)
+}
+
+/// All files of the database on `source` are in one directory in `target`, a copy without its
+/// superblock: its manifest does not say otherwise.
+fn forget_capacity_tier(source: &dyn Device, target: &dyn Device) -> Result<()> {
+    let Some((records, place)) = Manifest::read(source)? else {
+        return Ok(());
+    };
+    let state = ManifestState::decode(&records, &place)?;
+    if state.capacity_tier.is_none() {
+        return Ok(());
+    }
+    let state = ManifestState {
+        capacity_tier: None,
+        ..state
+    };
+    Manifest::replace_in_copy(source, target, &to_json(&state)?)
 }

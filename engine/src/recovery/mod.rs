@@ -36,7 +36,7 @@ use crate::db::reserve::Reserve;
 use crate::db::set_aside::{SetAside, Work};
 use crate::db::{Counters, Db, Maintenance, RecoveryReport};
 use crate::index_files::{Database, IndexFiles};
-use crate::manifest_state::{ManifestState, to_json};
+use crate::manifest_state::{CapacityTierState, ManifestEdit, ManifestState, to_json};
 use crate::redo::{KINDS, Restoration};
 use crate::settings::DbOptions;
 use crate::store::{Shared, Store};
@@ -46,7 +46,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use strandline_base::sync::{Mutex, RwLock};
-use strandline_base::{CommitTs, Error, Result, StorageId, checksum};
+use strandline_base::{CommitTs, Error, Result, SqlState, StorageId, checksum};
 use strandline_device::{Device, FailStopDevice};
 use strandline_storage::block_cache::BlockCache;
 use strandline_storage::file::DataFiles;
@@ -55,8 +55,8 @@ use strandline_storage::kept_log::kept_log_id;
 use strandline_storage::manifest::Manifest;
 use strandline_storage::pool::Pool;
 use strandline_storage::run::run_file_id;
-use strandline_storage::tiers;
 use strandline_storage::tiers::owner::{self, Owner};
+use strandline_storage::tiers::{self, PairRecord};
 use strandline_storage::wal::{Lsn, Wal, WalSettings};
 use strandline_tail::page_memory::PageAccount;
 use strandline_txn::TxnManager;
@@ -68,7 +68,7 @@ impl Db {
     /// 55000 if it holds files of something else, or directories that do not belong together; XX001
     /// if it is a database's with parts missing.
     pub fn exists(device: &dyn Device) -> Result<bool> {
-        tiers::check(device)?;
+        tiers::check(device, &recorded_pair)?;
         Manifest::exists(device)
     }
 
@@ -101,6 +101,37 @@ impl Db {
     }
 }
 
+/// What the manifest of the database in the directory of `device` says of its pair of directories.
+fn recorded_pair(device: &dyn Device) -> Result<Option<PairRecord>> {
+    let Some((records, place)) = Manifest::read(device)? else {
+        return Ok(None);
+    };
+    Ok(ManifestState::decode(&records, &place)?.pair_record())
+}
+
+/// Has the manifest say that there is a second directory, and which pair the two are.
+fn record_pair(manifest: &Manifest, state: &mut ManifestState, tied: &Tied) -> Result<()> {
+    let pair = tied.pair.map(CapacityTierState::from);
+    if pair.is_none() || pair == state.capacity_tier {
+        return Ok(());
+    }
+    let edit = ManifestEdit {
+        capacity_tier: pair,
+        ..state.unchanged()
+    };
+    match manifest.append(&to_json(&edit)?) {
+        // Nothing was written. The next opening tries again.
+        Err(error) if error.sqlstate() == SqlState::DISK_FULL => {
+            tracing::warn!("the manifest does not record the second directory yet: {error}");
+        }
+        appended => {
+            appended?;
+            state.capacity_tier = pair;
+        }
+    }
+    Ok(())
+}
+
 fn wal_settings(options: &DbOptions) -> WalSettings {
     WalSettings {
         segment_bytes: options.settings.wal_segment_bytes,
@@ -109,7 +140,7 @@ fn wal_settings(options: &DbOptions) -> WalSettings {
 
 fn create(options: DbOptions, directory: Arc<FailStopDevice>) -> Result<Arc<Db>> {
     let now = CommitTs(options.clock.followed_us());
-    let state = ManifestState {
+    let mut state = ManifestState {
         next_file: 1,
         catalogs: vec![(CommitTs::ZERO, Arc::new(Catalog::initial()))],
         time: TimeMap::begin(now.0),
@@ -120,7 +151,8 @@ fn create(options: DbOptions, directory: Arc<FailStopDevice>) -> Result<Arc<Db>>
     let (manifest, wal) = Manifest::create(device.clone(), id, &to_json(&state)?, || {
         Wal::create(device.clone(), wal_settings(&options), id)
     })?;
-    let tied = Tied::new(&options, id, state.next_file)?;
+    let tied = Tied::new(&options, id, &state)?;
+    record_pair(&manifest, &mut state, &tied)?;
     let shared = shared(&options, CommitTs::ZERO, state.next_file, &tied);
     let (wal, index_files) = (
         Arc::new(wal),
@@ -158,26 +190,28 @@ pub(crate) fn random_id(now: CommitTs, device: &dyn Device) -> u128 {
 }
 
 /// Ties the two directories of a tiered database together, if that has not been done, and returns
-/// the number of the pair. Nothing else is written to the capacity tier before.
+/// the record of the pair; `record` is that of the manifest. Nothing else is written to the
+/// capacity tier before.
 pub(crate) fn tie_directories(
     device: &dyn Device,
     now_us: u64,
     database_id: u128,
-) -> Result<Option<u128>> {
+    record: Option<PairRecord>,
+) -> Result<Option<PairRecord>> {
     let Some(directories) = device.tiers() else {
         return Ok(None);
     };
     // The path tells apart copies that one process makes at the same reading of its clock.
     let path = checksum(&[], directories.capacity_path().as_bytes());
     let now = CommitTs(now_us ^ (u64::from(path) << 32));
-    tiers::attach(device, database_id, !random_id(now, device))
+    tiers::attach(device, database_id, !random_id(now, device), record)
 }
 
 /// The directories of the database, tied together, and the pool with the block cache between them.
 struct Tied {
     database_id: u128,
-    /// the number of the pair; None: there is one directory
-    pair: Option<u128>,
+    /// None: there is one directory
+    pair: Option<PairRecord>,
     pool: Arc<Pool>,
     block_cache: Option<Arc<BlockCache>>,
     block_cache_steps: Arc<CacheSteps>,
@@ -185,16 +219,17 @@ struct Tied {
 }
 
 impl Tied {
-    /// `next_file` is the number of the next file in the durable manifest.
-    fn new(options: &DbOptions, database_id: u128, next_file: u64) -> Result<Self> {
-        let now_us = options.clock.now_us();
-        let pair = tie_directories(&*options.device, now_us, database_id)?;
+    /// `state` is that of the durable manifest.
+    fn new(options: &DbOptions, database_id: u128, state: &ManifestState) -> Result<Self> {
+        let (now_us, next_file) = (options.clock.now_us(), state.next_file);
+        let record = state.pair_record();
+        let pair = tie_directories(&*options.device, now_us, database_id, record)?;
         let incarnation = random_id(CommitTs(now_us), &*options.device);
         // No object is changed before.
         let owner = owner::take(&*options.device, database_id, incarnation)?;
         let pool = Pool::new(options.settings.cache_bytes());
         let steps = Arc::new(CacheSteps::new("steps of the block cache"));
-        let identity = pair.map(|pair| pair ^ database_id);
+        let identity = pair.map(|pair| pair.pair_id ^ database_id);
         let taken = pool.taken_bytes();
         let block_cache = block_cache::open(options, identity, next_file, taken, &steps)?;
         Ok(Self {
@@ -233,7 +268,7 @@ fn index_files(
     let database = Database {
         device: &options.device,
         id: tied.database_id,
-        pair: tied.pair,
+        pair: tied.pair.map(|pair| pair.pair_id),
         was_cached: known.is_some_and(|files| files.is_cached),
         pool: &shared.pool,
     };
@@ -315,11 +350,13 @@ fn recover(options: DbOptions, directory: Arc<FailStopDevice>) -> Result<Arc<Db>
     let device = options.device.clone();
     let (manifest, records) = Manifest::open(device.clone())?;
     let place = format!("\"{}\": {}", device.location(), manifest.file().0);
-    let state = ManifestState::decode(&records, &place)?;
+    let mut state = ManifestState::decode(&records, &place)?;
+    tiers::check_record(&*device, state.pair_record())?;
     let progress = RecoveryProgress::begin(options.clock.clone(), &device.location(), &state);
     let next_file = next_file(&state, &*device)?;
     let database_id = manifest.database_id();
-    let tied = Tied::new(&options, database_id, state.next_file)?;
+    let tied = Tied::new(&options, database_id, &state)?;
+    record_pair(&manifest, &mut state, &tied)?;
     let shared = shared(&options, state.checkpoint_ts, next_file, &tied);
     let index_files = index_files(&options, &tied, &state, &shared)?;
     let database = Restoration::new(shared.clone(), index_files.clone(), &state);

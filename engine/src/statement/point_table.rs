@@ -24,8 +24,8 @@
 //! flagged, because later changes are not entered into it.
 //!
 //! A row to which a hint leads ([`KeyHints`](crate::store::key_hints)), or a sequence when rows may
-//! have moved, has the key if the version that the operation sees says so. That needs no flag, since
-//! a hint proves nothing.
+//! have moved, has the key if the version that the operation sees says so. That needs no flag,
+//! since a hint proves nothing.
 
 use crate::catalog::{Catalog, KeyDef, TableDef};
 use crate::db::Db;

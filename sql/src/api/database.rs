@@ -5,7 +5,7 @@
 //! statement clones the template; its rules and functions are shared, not copied.
 
 use crate::api::connection::Connection;
-use crate::api::directories;
+use crate::api::directories::{self, Opening};
 use crate::backends::identity::User;
 use crate::backends::random::{RandomSource, SystemRandom};
 use crate::catalogs::statistics::{StatementStatistics, StatsFunction};
@@ -77,7 +77,7 @@ pub struct DatabaseBuilder {
     session: SessionSettings,
     origins: Origins,
     foreign_parameters: Vec<ForeignParameter>,
-    must_exist: bool,
+    opening: Opening,
 }
 
 enum DeviceChoice {
@@ -100,7 +100,10 @@ impl DatabaseBuilder {
             session: SessionSettings::default(),
             origins: Origins::default(),
             foreign_parameters: Vec::new(),
-            must_exist: false,
+            opening: Opening {
+                must_exist: false,
+                records_capacity: true,
+            },
         }
     }
     /// Sets a parameter by name, as a configuration does: one that is fixed when the database is
@@ -189,7 +192,14 @@ impl DatabaseBuilder {
     /// Refuses to create a new database.
     #[must_use]
     pub fn must_exist(mut self) -> Self {
-        self.must_exist = true;
+        self.opening.must_exist = true;
+        self
+    }
+    /// Uses the capacity tier that the caller names for this opening only: the database neither
+    /// records it nor gets a second directory.
+    #[must_use]
+    pub fn capacity_for_once(mut self) -> Self {
+        self.opening.records_capacity = false;
         self
     }
 
@@ -213,7 +223,7 @@ impl DatabaseBuilder {
                 (device, None)
             }
             DeviceChoice::Path(path) => {
-                let (device, capacity) = directories::open(&path, capacity, self.must_exist)?;
+                let (device, capacity) = directories::open(&path, capacity, self.opening)?;
                 match capacity {
                     Some(Place::Directory(dir)) => self.open.capacity_dir = Some(dir),
                     Some(Place::Objects(url)) => self.open.capacity_url = Some(url.to_string()),
@@ -222,7 +232,7 @@ impl DatabaseBuilder {
                 (device, Some(path))
             }
         };
-        if self.must_exist && !Db::exists(&*device)? {
+        if self.opening.must_exist && !Db::exists(&*device)? {
             return Err(directories::no_database(&*device));
         }
         let location = device.location();

@@ -7,7 +7,7 @@
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use strandline_base::{Error, ErrorKind, Result, SqlState};
-use strandline_device::{Device, OsDevice, TieredDevice};
+use strandline_device::{CapacityChoice, Device, OsDevice, TieredDevice};
 use strandline_engine::{Db, recorded_capacity_path};
 use strandline_object::{ObjectUrl, Options, Place};
 
@@ -42,18 +42,28 @@ fn looks_like_url(path: &Path) -> bool {
     })
 }
 
-/// The device of the database in `path`, and its capacity tier. Missing directories of a new
-/// database are created; nothing else is written.
+/// How a database is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Opening {
+    /// there must be one
+    pub must_exist: bool,
+    /// the database records a capacity tier that the caller names
+    pub records_capacity: bool,
+}
+
+/// The device of the database in `path`, and its capacity tier: that of the caller, or the recorded
+/// one. Missing directories of a new database are created; nothing else is written.
 ///
 /// # Errors
-/// 58P01 if there is no database but `must_exist`, or if a capacity directory is missing; 22023 if
-/// the directories overlap; the errors of [`Db::exists`], [`Place::recorded`] and of the device.
+/// 58P01 if there is no database but there must be one, or if a capacity directory is missing;
+/// 22023 if the directories overlap; the errors of [`Db::exists`], [`Place::recorded`] and of the
+/// device.
 pub fn open(
     path: &Path,
     capacity: Option<Place>,
-    must_exist: bool,
+    opening: Opening,
 ) -> Result<(Arc<dyn Device>, Option<Place>)> {
-    if must_exist {
+    if opening.must_exist {
         // Opening the device would create the directory.
         path.metadata()
             .map_err(|error| Error::io(path.display(), &error))?;
@@ -64,31 +74,41 @@ pub fn open(
     let fast = Arc::new(OsDevice::open(path)?);
     let recorded = recorded_capacity_path(&*fast)?;
     // A directory that is not a database's, or its capacity directory, is refused here.
-    if recorded.is_none() && !Db::exists(&*fast)? && must_exist {
+    if recorded.is_none() && !Db::exists(&*fast)? && opening.must_exist {
         return Err(no_database(&*fast));
     }
+    let choice = match (&capacity, opening.records_capacity) {
+        (None, _) => CapacityChoice::Recorded,
+        (Some(_), true) => CapacityChoice::Named,
+        (Some(_), false) => CapacityChoice::NamedOnce,
+    };
     let dir = match (capacity, &recorded) {
         (None, None) => return Ok((fast, None)),
-        (Some(Place::Objects(url)), _) => return with_objects(fast, url),
+        (Some(Place::Objects(url)), _) => return with_objects(fast, url, choice),
         (Some(Place::Directory(dir)), _) => dir,
         (None, Some(recorded)) => match Place::recorded(recorded)? {
-            Place::Objects(url) => return with_objects(fast, url),
+            Place::Objects(url) => return with_objects(fast, url, choice),
             Place::Directory(dir) => dir,
         },
     };
-    if recorded.is_some() && !dir.exists() {
+    let may_create = recorded.is_none() && opening.records_capacity;
+    if !may_create && !dir.exists() {
         return Err(missing(path, &dir));
     }
     let capacity = Arc::new(OsDevice::open(&dir)?);
     let dir = resolved(&dir);
-    let device = TieredDevice::new(fast, capacity, recordable(&dir))?;
+    let device = TieredDevice::new(fast, capacity, recordable(&dir))?.chosen(choice);
     Ok((Arc::new(device), Some(Place::Directory(dir))))
 }
 
 /// The device of a database whose capacity tier is at `url`.
-fn with_objects(fast: Arc<OsDevice>, url: ObjectUrl) -> Result<(Arc<dyn Device>, Option<Place>)> {
+fn with_objects(
+    fast: Arc<OsDevice>,
+    url: ObjectUrl,
+    choice: CapacityChoice,
+) -> Result<(Arc<dyn Device>, Option<Place>)> {
     let device = TieredDevice::new(fast, url.open(Options::default())?, url.to_string())?;
-    Ok((Arc::new(device), Some(Place::Objects(url))))
+    Ok((Arc::new(device.chosen(choice)), Some(Place::Objects(url))))
 }
 
 /// The path as a database records it. One that is not UTF-8 cannot be recorded: such a directory is

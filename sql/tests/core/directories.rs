@@ -157,6 +157,85 @@ fn directories_that_do_not_belong_together_are_refused_and_left_alone() {
     assert_eq!(sum(&Database::open(&path).expect("opens")), SUM);
 }
 
+/// Copies the files of a directory to `to`, as `cp -a` does.
+fn copy_directory(from: &Path, to: &Path) {
+    std::fs::create_dir(to).expect("created");
+    for (name, bytes) in contents(from) {
+        std::fs::write(to.join(name), bytes).expect("copied");
+    }
+}
+
+fn contents(path: &Path) -> Vec<(String, Vec<u8>)> {
+    let read = |name: String| {
+        let file = path.join(&name);
+        let bytes = file.is_file().then(|| std::fs::read(file).expect("read"))?;
+        Some((name, bytes))
+    };
+    names(path).into_iter().filter_map(read).collect()
+}
+
+#[test]
+fn a_copied_database_needs_its_own_capacity_directory() {
+    let home = Home::new();
+    let (path, capacity) = home.create("db");
+    let (copy, own) = (home.at("copy"), home.at("copy-capacity"));
+    copy_directory(&path, &copy);
+    copy_directory(&capacity, &own);
+    let before = [&path, &capacity, &copy, &own].map(|path| contents(path));
+    let state = SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE;
+    for builder in [
+        Database::builder(&copy),
+        builder(&copy, &capacity),
+        builder(&copy, &capacity).must_exist().capacity_for_once(),
+    ] {
+        let error = refused(builder, state, "is a copy of a database's directory");
+        for named in [&copy, &capacity] {
+            assert!(
+                error.message().contains(&named.display().to_string()),
+                "{error}"
+            );
+        }
+        assert!(
+            error
+                .hint()
+                .is_some_and(|hint| hint.contains("capacity_dir"))
+        );
+    }
+    let restored = home.at("restored");
+    let error = strandline::restore(&copy, &restored, RestoreOptions::default(), &|_| true);
+    assert_eq!(error.expect_err("a copy").sqlstate(), state);
+    let after = [&path, &capacity, &copy, &own].map(|path| contents(path));
+    assert_eq!(before, after, "nothing is written");
+    // For once, as `check` does it, and then for good.
+    let once = builder(&copy, &own).must_exist().capacity_for_once();
+    assert_eq!(sum(&once.build().expect("opens")), SUM);
+    refused(Database::builder(&copy), state, "is a copy");
+    let insert = |path: &Path, statement: &str| {
+        let database = Database::open(path).expect("opens");
+        run(&mut database.connect(), &[statement, "VACUUM FULL"]);
+        database.close().expect("closed");
+    };
+    assert_eq!(sum(&builder(&copy, &own).build().expect("opens")), SUM);
+    insert(&copy, "UPDATE t SET a = -a");
+    insert(&path, "DELETE FROM t WHERE a > 1");
+    assert_eq!(
+        sum(&Database::open(&copy).expect("opens")),
+        format!("-{SUM}")
+    );
+    assert_eq!(sum(&Database::open(&path).expect("opens")), "1");
+    for (path, capacity) in [(&copy, &capacity), (&path, &own)] {
+        refused(
+            builder(path, capacity),
+            state,
+            "belongs to another database",
+        );
+    }
+    // Renaming is no copy.
+    let renamed = home.at("renamed");
+    std::fs::rename(&path, &renamed).expect("moved");
+    assert_eq!(sum(&Database::open(&renamed).expect("opens")), "1");
+}
+
 #[test]
 fn a_backup_is_restored_into_two_directories() {
     let home = Home::new();

@@ -18,9 +18,9 @@
 //!    restore to the same place begins with number 1 again, and may reach the same number.
 //! 4. An owner that has found its token missing removes no object any more.
 //!
-//! A copy is told by the number of its directory, the inode. A clone of a whole file system has the
-//! numbers of its original; whichever of the two is opened last owns the objects, and the other one
-//! finds that out at its next checkpoint or opening.
+//! A copy is told by the number of its directory ([`copies`]). A clone of a whole file system has
+//! the numbers of its original; whichever of the two is opened last owns the objects, and the other
+//! one finds that out at its next checkpoint or opening.
 //!
 //! The byte layouts are in docs/format.md, section "Two directories".
 
@@ -30,11 +30,10 @@ use strandline_base::bytes::{ByteReader, PutBytes};
 use strandline_base::sync::Mutex;
 use strandline_base::{Error, ErrorKind, Result, SqlState, checksum};
 use strandline_device::{
-    Device, OWNER_FILE, OWNER_FILE_STAGED, OWNER_TOKEN_PREFIX, RemovalGuard, TAKEOVER_FILE, Tier,
-    TieredDevice,
+    Device, OWNER_FILE, OWNER_FILE_STAGED, OWNER_TOKEN_PREFIX, RemovalGuard, Tier, TieredDevice,
 };
 
-use super::holds;
+use super::{copies, holds};
 use crate::manifest::Manifest;
 use crate::version::refuse_unknown;
 
@@ -234,10 +233,6 @@ impl<'a> Places<'a> {
         })
     }
 
-    fn directory_number(&self) -> u64 {
-        self.fast.directory_number().unwrap_or(0)
-    }
-
     /// The numbers of all tokens.
     fn token_numbers(&self) -> Result<Vec<u64>> {
         let names = self.objects.list()?;
@@ -250,15 +245,12 @@ impl<'a> Places<'a> {
     /// 55000 if neither.
     fn standing(&self) -> Result<Standing> {
         let newest = self.token_numbers()?.into_iter().max().unwrap_or(0);
-        if holds(self.fast, TAKEOVER_FILE)? {
+        if copies::takes_over(self.fast)? {
             let last = Incarnation::default();
             return Ok(Standing { newest, last });
         }
         let record = Record::read(self.fast)?;
-        let directory = self.directory_number();
-        let is_copy = |record: &Record| {
-            record.directory != 0 && directory != 0 && record.directory != directory
-        };
+        let is_copy = |record: &Record| copies::is_copy(record.directory, self.fast);
         if record.as_ref().is_some_and(is_copy) {
             return Err(self.refused(record, newest, true));
         }
@@ -339,7 +331,7 @@ pub fn take(device: &dyn Device, database_id: u128, random: u128) -> Result<Opti
         return Ok(None);
     };
     let Standing { newest, last } = places.standing()?;
-    let (number, directory) = (newest + 1, places.directory_number());
+    let (number, directory) = (newest + 1, copies::number_of(places.fast));
     let id = random ^ (u128::from(directory) << 64 | u128::from(number));
     let next = Incarnation { number, id };
     let record = Record {
@@ -366,10 +358,7 @@ pub fn take(device: &dyn Device, database_id: u128, random: u128) -> Result<Opti
             places.objects.remove(&token_name(older))?;
         }
     }
-    if holds(places.fast, TAKEOVER_FILE)? {
-        places.fast.remove(TAKEOVER_FILE)?;
-        places.fast.sync_directory()?;
-    }
+    copies::end_takeover(places.fast)?;
     let owner = Arc::new(Owner {
         objects: places.objects.clone(),
         directory: places.fast.location(),

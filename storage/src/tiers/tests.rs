@@ -1,9 +1,22 @@
 use super::*;
+
+mod copies;
+
 use std::sync::Arc;
-use strandline_base::ErrorKind;
-use strandline_device::{MemoryDevice, TieredDevice};
+use strandline_device::MemoryDevice;
 
 const ID: u128 = 7;
+
+/// Checks a database whose manifest has no record of a pair.
+fn check(device: &dyn Device) -> Result<()> {
+    super::check(device, &|_| Ok(None))
+}
+
+/// Attaches with such a manifest; returns the pair's id.
+fn attach(device: &dyn Device, database_id: u128, pair_id: u128) -> Result<Option<u128>> {
+    let record = super::attach(device, database_id, pair_id, None)?;
+    Ok(record.map(|record| record.pair_id))
+}
 
 /// The directory of a new database.
 fn database(id: u128) -> Arc<MemoryDevice> {
@@ -116,6 +129,7 @@ fn an_interrupted_attachment_is_completed() {
         tier: Tier::Capacity,
         database_id: ID,
         pair_id: 5,
+        directory: 0,
         capacity_path: String::new(),
     };
     capacity.remove(ROLE_FILE_STAGED).expect("remove");

@@ -58,6 +58,7 @@ impl Db {
             kept_logs: parts.failed.iter().filter_map(kept_log).collect(),
             forgotten: named.forgotten.clone(),
             index_files,
+            capacity_tier: None,
         }
     }
 

@@ -1,7 +1,7 @@
 use super::super::{attach, check as check_tiers};
 use super::*;
 use std::sync::atomic::{AtomicU64, Ordering};
-use strandline_device::{File, MemoryDevice};
+use strandline_device::{File, MemoryDevice, TAKEOVER_FILE};
 use strandline_sim::SimDisk;
 
 const ID: u128 = 7;
@@ -59,9 +59,9 @@ fn open(
     random: u128,
 ) -> Result<(Arc<Owner>, TieredDevice)> {
     let device = pair(disk, objects);
-    check_tiers(&device)?;
+    check_tiers(&device, &|_| Ok(None))?;
     check(&device)?;
-    attach(&device, ID, 1)?;
+    attach(&device, ID, 1, None)?;
     let owner = take(&device, ID, random)?.expect("an object store");
     Ok((owner, device))
 }
@@ -222,7 +222,7 @@ fn two_openings_at_the_same_time_put_one_token() {
 fn a_database_from_before_the_tokens_gets_one_and_lost_tokens_are_noticed() {
     let (disk, objects) = (database(), Arc::<Objects>::default());
     let device = pair(&disk, &objects);
-    attach(&device, ID, 1).expect("attach");
+    attach(&device, ID, 1, None).expect("attach");
     check(&device).expect("no token, no record");
     for random in [5, 6] {
         drop(open(&disk, &objects, random).expect("own"));
