@@ -11,7 +11,7 @@ use strandline_storage::block_cache::{
     Admission as BlockCacheAdmission, Settings as BlockCacheSettings,
 };
 use strandline_storage::ssd_cache::{
-    Admission as SsdCacheAdmission, Mode as SsdCacheMode, SLOTS_FILE, Settings as SsdCacheSettings,
+    Admission as SsdCacheAdmission, Mode as SsdCacheMode, Settings as SsdCacheSettings, SsdCache,
 };
 use strandline_txn::Isolation;
 
@@ -239,11 +239,11 @@ impl Settings {
     /// These settings with an SSD cache of the size of its file on `device`, if they ask for that.
     /// Another process, with more memory perhaps, has judged the size.
     pub(crate) fn with_found_cache(self, device: &dyn Device) -> Result<Self> {
-        if !self.ssd_cache_as_found || !device.list()?.iter().any(|name| name == SLOTS_FILE) {
+        if !self.ssd_cache_as_found {
             return Ok(self);
         }
         Ok(Self {
-            ssd_cache_bytes: device.open(SLOTS_FILE)?.len()?,
+            ssd_cache_bytes: SsdCache::bytes_found(device)?,
             ..self
         })
     }

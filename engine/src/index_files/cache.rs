@@ -69,8 +69,8 @@ impl Opening {
         PageStore::with_cache(device, log, self.pages.clone(), cache)
     }
 
-    /// The store without a cache: one that was there is emptied. The marker stays until the manifest
-    /// is that of a checkpoint without a cache.
+    /// The store without a cache: one that was there is emptied. The marker stays until the
+    /// manifest is that of a checkpoint without a cache.
     fn turned_off(&self, off: CacheSettings, is_lost: bool) -> Result<Arc<PageStore>> {
         let names = self.device.list()?;
         let has = |file: &str| names.iter().any(|name| name == file);

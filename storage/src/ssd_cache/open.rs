@@ -172,6 +172,17 @@ impl SsdCache {
         self.device.sync_directory()
     }
 
+    /// The bytes of the cache's file of slots on `device`; 0: there is none.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn bytes_found(device: &dyn Device) -> Result<u64> {
+        match device.list()?.iter().any(|name| name == SLOTS_FILE) {
+            true => device.open(SLOTS_FILE)?.len(),
+            false => Ok(0),
+        }
+    }
+
     /// Removes what an emptied cache has left: the marker, which says that nothing was fresh. Its
     /// owner knows no checkpoint through the cache any more.
     pub fn forget(device: &dyn Device) -> Result<()> {
