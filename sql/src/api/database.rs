@@ -207,7 +207,7 @@ impl DatabaseBuilder {
     /// cache that no parameter asks for is emptied and removed.
     #[must_use]
     pub fn ssd_cache_as_found(mut self) -> Self {
-        self.open.settings.ssd_cache_as_found = true;
+        self.open.engine.ssd_cache_as_found = true;
         self
     }
 

@@ -158,16 +158,16 @@ impl Lineage {
         let count = rows.rows() as usize;
         let mut meta = RowMeta::uniform(count, 0);
         let mut starts = vec![0; count];
-        for slot in 0..count {
+        for (slot, start) in starts.iter_mut().enumerate() {
             let state = rows
                 .existing_page(slot)
                 .map_or(RecordState::Nothing, |(page, i)| {
                     record_state(page, i, StartWord(0), &self.shared.txns)
                 });
             match state {
-                RecordState::Committed(ts) => starts[slot] = ts.0,
+                RecordState::Committed(ts) => *start = ts.0,
                 _ => {
-                    starts[slot] = NEVER;
+                    *start = NEVER;
                     meta.deleted.set(slot);
                 }
             }

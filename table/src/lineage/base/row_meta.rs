@@ -94,7 +94,7 @@ impl RowMeta {
     pub fn memory_bytes(&self) -> usize {
         let updated = self.updated.values().map(RowSet::memory_bytes);
         let times = self.starts.memory_bytes() + self.last_updated.memory_bytes();
-        times + self.deleted.words().len() * size_of::<u64>() + updated.sum::<usize>()
+        times + self.deleted.memory_bytes() + updated.sum::<usize>()
     }
 
     /// The encoded form, its checksum over `identity` included.

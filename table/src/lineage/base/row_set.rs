@@ -72,6 +72,10 @@ impl RowBits {
             })
         })
     }
+    /// Bytes in memory.
+    pub fn memory_bytes(&self) -> usize {
+        size_of_val(self.words())
+    }
     /// The words, 64 rows each, lowest row in the lowest bit.
     pub fn words(&self) -> &[u64] {
         &self.0
@@ -145,7 +149,7 @@ impl RowSet {
     pub fn memory_bytes(&self) -> usize {
         match self {
             Self::Few(few) => few.capacity() * size_of::<u16>(),
-            Self::Many(many) => many.words().len() * size_of::<u64>(),
+            Self::Many(many) => many.memory_bytes(),
         }
     }
 }
