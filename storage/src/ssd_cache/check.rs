@@ -21,7 +21,8 @@ pub struct Inspection {
     pub problems: Vec<String>,
 }
 
-/// Reads everything of the cache on `device`, and checks every checksum. None if there is no cache.
+/// Reads everything of the cache on `device`, and checks every checksum. None if there is no cache:
+/// one that was emptied may have left its marker.
 ///
 /// # Errors
 /// 0A000 for files of another version; those of the device. Damage is part of the result.
@@ -36,7 +37,8 @@ pub fn inspect(device: &dyn Device) -> Result<Option<Inspection>> {
     };
     let epoch = marker.as_ref().map(|marker| marker.epoch);
     let Some(found) = Directory::find(device, epoch)? else {
-        return Ok(marker.map(|_| Inspection {
+        let had_fresh = marker.filter(|marker| !marker.fresh_files.is_empty());
+        return Ok(had_fresh.map(|_| Inspection {
             problems: vec!["the directory is missing".to_owned()],
             ..inspection
         }));
