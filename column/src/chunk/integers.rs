@@ -319,15 +319,12 @@ fn decode_line<T: Word, V: Copy + Default>(
     values: &mut Vec<V>,
     map: impl Fn(T) -> V + Copy,
 ) -> Result<()> {
-    let head = Head::read::<T>(rows, reader).ok_or_else(cut_off)?;
-    if head.bits > T::BITS {
-        return Err(undecodable(format!("residuals of {} bits", head.bits)));
-    }
-    let start = values.len();
-    if head.bits == 0 && head.slope == 0 {
-        values.resize(start + rows, map(T::of(head.reference)));
+    let head = Head::read::<T>(rows, reader)?;
+    let (line, start) = (head.line, values.len());
+    if head.bits == 0 && line.slope == 0 {
+        values.resize(start + rows, map(T::of(line.reference)));
     } else if head.bits == 0 {
-        append_numbered(rows, |row| map(T::of(head.value(row, 0))), values);
+        append_numbered(rows, |row| map(T::of(line.value(row, 0))), values);
     } else if head.bits <= T::Narrow::BITS {
         let packed = Packed::<T::Narrow>::read(reader, rows, head.bits);
         head.append(packed.ok_or_else(cut_off)?, map, values);
@@ -343,7 +340,7 @@ fn decode_line<T: Word, V: Copy + Default>(
         let value = value.ok_or_else(|| undecodable(format!("a patch of row {row}")))?;
         let mut word = [0; 8];
         word[..residual.len()].copy_from_slice(residual);
-        *value = map(T::of(head.value(u64::from(row), u64::from_le_bytes(word))));
+        *value = map(T::of(line.value(u64::from(row), u64::from_le_bytes(word))));
     }
     Ok(())
 }
@@ -352,9 +349,7 @@ fn decode_line<T: Word, V: Copy + Default>(
 /// others.
 #[derive(Clone, Debug)]
 pub(super) struct LineLayout {
-    reference: u64,
-    slope: i64,
-    scale: u64,
+    line: StoredLine,
     bits: u32,
     rows: usize,
     /// of the patches in the block
@@ -372,14 +367,8 @@ impl LineLayout {
         if reader.u8().ok_or_else(cut_off)? != LINE {
             return Ok(None);
         }
-        let head = Head::read::<T>(rows, reader).ok_or_else(cut_off)?;
-        if head.bits > T::BITS {
-            return Err(undecodable(format!("residuals of {} bits", head.bits)));
-        }
-        let packed_bytes = match head.bits {
-            0 => 0,
-            bits => residual_bytes::<T>(rows, bits),
-        };
+        let head = Head::read::<T>(rows, reader)?;
+        let packed_bytes = residual_bytes::<T>(rows, head.bits);
         let from = reader.position();
         reader.take(packed_bytes).ok_or_else(cut_off)?;
         if reader.remaining() != 0 {
@@ -387,9 +376,7 @@ impl LineLayout {
             return Err(undecodable(format!("{more} bytes too many")));
         }
         Ok(Some(Self {
-            reference: head.reference,
-            slope: head.slope,
-            scale: head.scale,
+            line: head.line,
             bits: head.bits,
             rows,
             patches: from - head.patches.len()..from,
@@ -423,41 +410,59 @@ impl LineLayout {
                 }
             }
         };
-        let rise = rise(self.slope, row as u64) as u64;
-        let base = self.reference.wrapping_add(rise);
-        Some(T::of(residual.wrapping_mul(self.scale).wrapping_add(base)))
+        Some(T::of(self.line.value(row as u64, residual)))
+    }
+}
+
+/// The line of a block as it is stored.
+#[derive(Clone, Copy, Debug)]
+struct StoredLine {
+    reference: u64,
+    slope: i64,
+    scale: u64,
+}
+
+impl StoredLine {
+    /// The integer of a row with this residual.
+    #[inline(always)]
+    fn value(&self, row: u64, residual: u64) -> u64 {
+        let base = self.reference.wrapping_add(rise(self.slope, row) as u64);
+        residual.wrapping_mul(self.scale).wrapping_add(base)
     }
 }
 
 /// The fields before packed residuals.
 struct Head<'a> {
-    reference: u64,
-    slope: i64,
-    scale: u64,
+    line: StoredLine,
+    /// at most the width
     bits: u32,
     /// [`patch_bytes`] each
     patches: &'a [u8],
 }
 
 impl<'a> Head<'a> {
-    fn read<T: Word>(rows: usize, reader: &mut ByteReader<'a>) -> Option<Self> {
+    fn read<T: Word>(rows: usize, reader: &mut ByteReader<'a>) -> Result<Self> {
+        let head = Self::read_fields::<T>(rows, reader).ok_or_else(cut_off)?;
+        if head.bits > T::BITS {
+            return Err(undecodable(format!("residuals of {} bits", head.bits)));
+        }
+        Ok(head)
+    }
+
+    fn read_fields<T: Word>(rows: usize, reader: &mut ByteReader<'a>) -> Option<Self> {
         let (reference, slope) = (unzigzag(reader.varint()?), unzigzag(reader.varint()?));
         let (scale, bits) = (reader.varint()?, reader.u8()?);
         let patches = usize::try_from(reader.varint()?).ok();
         let patches = patches.filter(|&n| n <= rows)?;
         Some(Self {
-            reference: reference as u64,
-            slope,
-            scale,
+            line: StoredLine {
+                reference: reference as u64,
+                slope,
+                scale,
+            },
             bits: u32::from(bits),
             patches: reader.take(patches * patch_bytes::<T>())?,
         })
-    }
-
-    #[inline(always)]
-    fn value(&self, row: u64, residual: u64) -> u64 {
-        let base = self.reference.wrapping_add(rise(self.slope, row) as u64);
-        residual.wrapping_mul(self.scale).wrapping_add(base)
     }
 
     /// Appends the results of `map` on the integers of packed residuals.
@@ -468,8 +473,9 @@ impl<'a> Head<'a> {
         values: &mut Vec<V>,
     ) {
         let map = |word| map(T::of(word));
-        let (reference, scale) = (self.reference, self.scale);
-        match (self.slope, u32::try_from(scale)) {
+        let line = self.line;
+        let (reference, scale) = (line.reference, line.scale);
+        match (line.slope, u32::try_from(scale)) {
             (0, Ok(1)) => packed.append(|_, v| map(v.word().wrapping_add(reference)), values),
             // Processors can multiply vectors of 32-bit numbers to 64 bits, but rarely of 64-bit
             // numbers.
@@ -477,7 +483,7 @@ impl<'a> Head<'a> {
                 |_, v| map(v.word().wrapping_mul(scale.into()).wrapping_add(reference)),
                 values,
             ),
-            _ => packed.append(|row, v| map(self.value(row as u64, v.word())), values),
+            _ => packed.append(|row, v| map(line.value(row as u64, v.word())), values),
         }
     }
 }

@@ -46,27 +46,35 @@ impl ChunkCodec for Numbers {
 
     fn decoder(&self, t: SqlType, _: &[u8], rows: usize) -> Result<Box<dyn BlockDecoder>> {
         let data_type = arrow_type(t);
-        Ok(match (integer_bits(&data_type), data_type) {
+        Ok(match (integer_width(&data_type), data_type) {
             (_, DataType::Float32) => Box::new(Floats::<f32>::new(t, rows)),
             (_, DataType::Float64) => Box::new(Floats::<f64>::new(t, rows)),
-            (Some(16), _) => Box::new(Words::<u16>::new(t, rows)),
-            (Some(32), _) => Box::new(Words::<u32>::new(t, rows)),
-            (Some(_), _) => Box::new(Words::<u64>::new(t, rows)),
+            (Some(Width::Two), _) => Box::new(Words::<u16>::new(t, rows)),
+            (Some(Width::Four), _) => Box::new(Words::<u32>::new(t, rows)),
+            (Some(Width::Eight), _) => Box::new(Words::<u64>::new(t, rows)),
             (None, other) => return Err(undecodable(format!("{other} is not stored as numbers"))),
         })
     }
 }
 
-/// The bits of the integers that a type's values are stored as, 16, 32 or 64; None: they are none.
-pub(super) fn integer_bits(data_type: &DataType) -> Option<u32> {
+/// The bytes of an integer.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Width {
+    Two,
+    Four,
+    Eight,
+}
+
+/// The width of the integers that a type's values are stored as; None: they are none.
+pub(super) fn integer_width(data_type: &DataType) -> Option<Width> {
     match data_type {
-        DataType::Int16 => Some(16),
-        DataType::Int32 | DataType::Date32 => Some(32),
+        DataType::Int16 => Some(Width::Two),
+        DataType::Int32 | DataType::Date32 => Some(Width::Four),
         DataType::Int64
         | DataType::Decimal64(..)
         | DataType::Decimal128(..)
         | DataType::Time64(_)
-        | DataType::Timestamp(..) => Some(64),
+        | DataType::Timestamp(..) => Some(Width::Eight),
         _ => None,
     }
 }

@@ -5,6 +5,7 @@
 //! times and numerics have this form unless a block's values are runs ([`super::integers`]).
 
 use super::integers::{LineLayout, Word};
+use super::numbers::{Width, integer_width};
 use super::{ChunkFooter, check_block, decode_blocks, nulls, numbers, undecodable};
 use crate::types::arrow_type;
 use arrow_array::ArrayRef;
@@ -30,14 +31,6 @@ enum Values {
     Line(LineLayout, Width),
 }
 
-/// The width of the integers.
-#[derive(Clone, Copy, Debug)]
-enum Width {
-    Two,
-    Four,
-    Eight,
-}
-
 /// The bytes of a block with their layout; the checksum has been compared.
 #[derive(Debug)]
 pub struct PackedBlock {
@@ -58,7 +51,8 @@ impl PackedLayout {
         block: usize,
         bytes: &[u8],
     ) -> Result<Option<Self>> {
-        let Some(width) = width_of(t).filter(|_| footer.codec() == numbers::ID) else {
+        let width = integer_width(&arrow_type(t)).filter(|_| footer.codec() == numbers::ID);
+        let Some(width) = width else {
             return Ok(None);
         };
         check_block(footer, identity, block, bytes)?;
@@ -146,15 +140,6 @@ impl PackedBlock {
         let nulls = self.layout.nulls.as_ref();
         size_of::<Self>() + self.bytes.capacity() + nulls.map_or(0, |nulls| nulls.len() / 8)
     }
-}
-
-/// The width of a type's integers; None: its values are no integers.
-fn width_of(t: SqlType) -> Option<Width> {
-    numbers::integer_bits(&arrow_type(t)).map(|bits| match bits {
-        16 => Width::Two,
-        32 => Width::Four,
-        _ => Width::Eight,
-    })
 }
 
 #[cfg(test)]

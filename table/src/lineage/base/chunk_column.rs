@@ -109,7 +109,7 @@ impl ChunkColumn {
             let slot = self.block_frame(block);
             was_decoded |= !slot.is_filled();
             let load = || self.sized_block(block, Access::Sequential);
-            arrays.push(self.array_of(&*slot.get_or_load(load)?, block)?);
+            arrays.push(self.stored.values(&*slot.get_or_load(load)?, block)?);
         }
         let array = match arrays.as_slice() {
             [one] => one.clone(),
@@ -128,14 +128,6 @@ impl ChunkColumn {
 
     fn block_frame(&self, block: usize) -> &FrameHandle<StoredBlock> {
         self.frames().blocks[block].get_or_init(|| FrameHandle::new(&self.pool))
-    }
-
-    /// The values of a block that is in memory.
-    fn array_of(&self, read: &StoredBlock, block: usize) -> Result<ArrayRef> {
-        match read {
-            StoredBlock::Decoded(array) => Ok(array.clone()),
-            StoredBlock::Packed(packed) => self.stored.unpacked(packed, block),
-        }
     }
 
     /// A block for point reads, and its bytes in memory. It is read unless the chunk's encoded
@@ -298,7 +290,7 @@ impl ChunkColumn {
         let chunks: Vec<&StoredChunk> = missing.iter().map(|&at| &columns[at].stored).collect();
         let how = (Access::Random, BlockForm::Decoded);
         StoredChunk::blocks_together(&chunks, block, how, |n, read| {
-            arrays[missing[n]] = Some(columns[missing[n]].stored.decoded(read, block)?);
+            arrays[missing[n]] = Some(columns[missing[n]].stored.values(&read, block)?);
             Ok(())
         })?;
         Ok(arrays.into_iter().flatten().collect())
@@ -310,7 +302,8 @@ impl ChunkColumn {
         }
         let frame = self.frames.get().and_then(|f| f.blocks[block].get());
         let read = frame.and_then(FrameHandle::get);
-        read.map(|read| self.array_of(&read, block)).transpose()
+        read.map(|read| self.stored.values(&read, block))
+            .transpose()
     }
 
     /// The values of one block; only that is read if the column is not in memory. It takes no

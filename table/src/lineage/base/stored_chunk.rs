@@ -200,7 +200,7 @@ impl StoredChunk {
     /// Reads and decodes one block, as [`StoredChunk::blocks_together`] does.
     pub fn block(&self, block: usize, access: Access) -> Result<ArrayRef> {
         let read = self.block_as(BlockForm::Decoded, block, access)?;
-        self.decoded(read, block)
+        self.values(&read, block)
     }
 
     /// Reads one block, as [`StoredChunk::blocks_together`] does.
@@ -214,24 +214,21 @@ impl StoredChunk {
         read.ok_or_else(|| Error::internal("a chunk's block was not read"))
     }
 
-    /// The values of a block of this chunk.
-    pub fn decoded(&self, read: StoredBlock, block: usize) -> Result<ArrayRef> {
+    /// The values of block `block` of this chunk, which has been read.
+    pub fn values(&self, read: &StoredBlock, block: usize) -> Result<ArrayRef> {
         match read {
-            StoredBlock::Decoded(array) => Ok(array),
-            StoredBlock::Packed(packed) => self.unpacked(&packed, block),
+            StoredBlock::Decoded(array) => Ok(array.clone()),
+            StoredBlock::Packed(packed) => {
+                let decoded = packed.decode(self.footer()?, block);
+                decoded.map_err(|e| e.context(self.place()))
+            }
         }
     }
 
-    /// The values of block `block` of this chunk.
-    pub fn unpacked(&self, packed: &PackedBlock, block: usize) -> Result<ArrayRef> {
-        let decoded = packed.decode(self.footer()?, block);
-        decoded.map_err(|e| e.context(self.place()))
-    }
-
     /// Reads block `block` of several chunks of a range, and gives it with the chunks' positions.
-    /// It asks the device for the footers that are not known, as one batch, and
-    /// then for the blocks, in batches of about [`BATCH_BYTES`]. What the blocks of a chunk share
-    /// is part of the batch if the footer does not have it.
+    /// It asks the device for the footers that are not known, as one batch, and then for the
+    /// blocks, in batches of about [`BATCH_BYTES`]. What the blocks of a chunk share is part of the
+    /// batch if the footer does not have it.
     pub fn blocks_together(
         chunks: &[&Self],
         block: usize,
