@@ -122,7 +122,9 @@ impl Database {
         // The store's log is not used: nothing is read or changed.
         let scratch = Arc::new(strandline_device::MemoryDevice::new());
         let journal = Journal::create(scratch, settings.wal.clone(), settings.database_id)?;
-        store_of(device, &Arc::new(journal), settings).map(drop)
+        drop(store_of(device.clone(), &Arc::new(journal), settings)?);
+        // No manifest of this database names a checkpoint through the cache.
+        SsdCache::forget(&*device)
     }
 
     fn of(
