@@ -21,10 +21,14 @@ pub use parking_lot::{
     Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, WaitTimeoutResult,
 };
 #[cfg(not(shuttle))]
-pub use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+pub use std::sync::atomic::{
+    AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
 
 #[cfg(shuttle)]
-pub use shuttle::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+pub use shuttle::sync::atomic::{
+    AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
 #[cfg(shuttle)]
 pub use shuttle::sync::{RwLockReadGuard, RwLockWriteGuard, WaitTimeoutResult};
 #[cfg(shuttle)]

@@ -9,6 +9,7 @@ use strandline::{
     ColumnId, Connection, Database, DatabaseBuilder, ErrorKind, Settings, TableHandle, Transaction,
     Value,
 };
+use strandline_allocator::keep_freed_memory_for;
 use strandline_device::{Device, MemoryDevice};
 
 /// An open database with one connection.
@@ -42,6 +43,7 @@ impl Ours {
     /// Opens or creates the database of `builder`.
     pub fn build(builder: DatabaseBuilder) -> Result<Self> {
         let database = builder.build()?;
+        keep_freed_memory_for(database.engine().settings().memory_bytes);
         let connection = Mutex::new(database.connect());
         Ok(Self {
             database,

@@ -1,7 +1,7 @@
 //! `strandline serve`: a database for PostgreSQL clients, until a signal asks it to stop.
 
 use crate::args::{ServeArgs, exit_code};
-use crate::session::{Database, Error};
+use crate::session::{Database, Error, built};
 use crate::shell::report::report;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -62,7 +62,7 @@ fn configure(arguments: &ServeArgs) -> Result<Configuration> {
 /// Opens the database and creates a superuser if one is asked for and none can log in.
 fn open(arguments: &ServeArgs, configuration: &Configuration) -> Result<Database> {
     let builder = Database::builder(&arguments.path);
-    let database = configuration.configure(builder)?.build()?;
+    let database = built(configuration.configure(builder)?)?;
     let superuser = arguments.superuser.as_ref();
     if let Some((name, file)) = superuser.zip(arguments.superuser_password_file.as_ref()) {
         match database.administrator() {

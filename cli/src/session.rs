@@ -7,6 +7,7 @@ use arrow::datatypes::SchemaRef;
 use std::path::Path;
 use std::sync::Arc;
 use strandline::{DatabaseBuilder, QueryResult};
+use strandline_allocator::keep_freed_memory_for;
 use strandline_device::MemoryDevice;
 
 pub use strandline::{
@@ -21,17 +22,24 @@ pub fn open(path: Option<&Path>, capacity: &CapacityArgs, arguments: OpenArgs) -
         Some(path) => at(path, capacity),
         None => Database::on_device(Arc::new(MemoryDevice::new())),
     };
-    configure(builder, arguments).build()
+    built(configure(builder, arguments))
 }
 
 /// Opens the database at `arguments.path`, with its SSD cache as it is; an error if there is none.
 /// Never creates anything, and records no capacity tier.
 pub fn open_existing(arguments: &DatabaseArgs) -> Result<Database> {
-    at(&arguments.path, &arguments.capacity)
+    let builder = at(&arguments.path, &arguments.capacity)
         .must_exist()
         .ssd_cache_as_found()
-        .capacity_for_once()
-        .build()
+        .capacity_for_once();
+    built(builder)
+}
+
+/// Opens a database, and lets the allocator keep as much freed memory as suits it.
+pub fn built(builder: DatabaseBuilder) -> Result<Database> {
+    let database = builder.build()?;
+    keep_freed_memory_for(database.engine().settings().memory_bytes);
+    Ok(database)
 }
 
 fn at(path: &Path, capacity: &CapacityArgs) -> DatabaseBuilder {

@@ -162,7 +162,7 @@ impl Settings {
     /// The smallest `ssd_cache_bytes` but for 0.
     pub const SSD_CACHE_BYTES_MIN: u64 = 64 << 10;
 
-    /// Bytes for record pages. Memory is short when half of them are used; checkpoints then merge.
+    /// Bytes for record pages. Memory is short when more are used; checkpoints then merge.
     pub fn tail_bytes(&self) -> usize {
         self.memory_bytes / 8
     }

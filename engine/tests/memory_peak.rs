@@ -25,6 +25,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Bytes of a row's text; no codec makes less than three quarters of them.
 const TEXT_BYTES: usize = 100;
+/// Updates of a transaction.
+const TRANSACTION_ROWS: i64 = 20;
 /// Bytes of a row with its numbers.
 const ROW_BYTES: u64 = TEXT_BYTES as u64 + 16;
 
@@ -42,6 +44,7 @@ fn reset_peak() {
 }
 
 fn opened(directory: &Path, memory_bytes: usize) -> Arc<Db> {
+    strandline_allocator::keep_freed_memory_for(memory_bytes);
     let settings = Settings {
         memory_bytes,
         ..Settings::default()
@@ -82,14 +85,16 @@ fn load(db: &Arc<Db>, rows: i64) {
 
 fn update(db: &Arc<Db>, rows: i64, rng: &mut Rng) {
     let table = table(db);
-    for _ in 0..rows / 100 {
+    for _ in 0..rows / 100 / TRANSACTION_ROWS {
         let updated = run(db, |statement| {
-            let key = Value::BigInt(rng.below(rows as u64) as i64);
-            let set = [
-                (ColumnId(1), Value::BigInt(1)),
-                (ColumnId(2), Value::from(text(rng).as_str())),
-            ];
-            statement.point_update(&table, 0, &[key], &set)
+            (0..TRANSACTION_ROWS).try_for_each(|_| {
+                let key = Value::BigInt(rng.below(rows as u64) as i64);
+                let set = [
+                    (ColumnId(1), Value::BigInt(1)),
+                    (ColumnId(2), Value::from(text(rng).as_str())),
+                ];
+                statement.point_update(&table, 0, &[key], &set).map(drop)
+            })
         });
         updated.expect("update");
     }

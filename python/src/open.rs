@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use strandline::{Database, DatabaseBuilder, Error, Result, Settings, SqlState};
+use strandline_allocator::keep_freed_memory_for;
 use strandline_device::MemoryDevice;
 
 /// The open databases. The lock is held while one is opened or closed, so that no thread sees a
@@ -54,6 +55,7 @@ impl DatabaseSettings {
         if let Some(url) = &self.capacity_url {
             builder = builder.capacity_url(url);
         }
+        keep_freed_memory_for(settings.memory_bytes);
         builder.settings(settings).build()
     }
 }

@@ -62,7 +62,7 @@ impl Db {
 
     pub(crate) fn is_short_of_memory(&self) -> bool {
         let used = self.shared.page_bytes.used();
-        used.saturating_sub(self.set_aside.held_bytes()) > self.settings.tail_bytes() / 2
+        used.saturating_sub(self.set_aside.held_bytes()) > self.settings.tail_bytes()
     }
 
     /// One turn of the background work: a checkpoint if one is `wanted` or ranges are due that
