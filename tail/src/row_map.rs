@@ -5,10 +5,10 @@
 //! bit is the latch of the write protocol \[L-Store §5.1.1\]. Readers ignore the latch bit: the
 //! record below it is published before the entry names it.
 //!
-//! The first rows of a group of 512 that are updated share one cache line, [`FewRows`]: updates that
-//! are spread over a large table would take 2 KiB each otherwise. Once the line is full, the other
-//! rows of the group have entries in an array. A row's entry never moves: the array says
-//! [`AMONG_FEW`] for the rows of the line.
+//! The first updated rows of a group of 512 share one cache line, [`FewRows`]: updates that are
+//! spread over a large table would take 2 KiB each otherwise. Once the line is full, the other rows
+//! of the group have entries in an array. A row's entry never moves: the array says [`AMONG_FEW`]
+//! for the rows of the line.
 //!
 //! Sequence numbers have more bits than an entry, but the records that are in memory have far fewer
 //! numbers: with the first one's number the entry tells the whole number, and entries whose

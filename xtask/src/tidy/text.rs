@@ -5,8 +5,8 @@ use crate::source::{SourceFile, words};
 
 const WIDTH: usize = 100;
 
-/// The modules with unsafe code: an option of the allocator; memory that the kernel reads and writes
-/// while requests run.
+/// The modules with unsafe code: an option of the allocator, and memory that the kernel reads and
+/// writes while requests run.
 const UNSAFE_MODULES: [&str; 2] = ["allocator/src/lib.rs", "device/src/queue/uring.rs"];
 
 /// Checks header, width, ASCII, `unsafe` and unfinished work.
