@@ -24,12 +24,12 @@ pub fn open(path: Option<&Path>, capacity: &CapacityArgs, arguments: OpenArgs) -
     configure(builder, arguments).build()
 }
 
-/// Opens the database at `arguments.path`, with its SSD cache as it is; an error if there is none.
-/// Never creates anything, and records no capacity tier.
+/// Opens the database at `arguments.path` to look at it; an error if there is none. Records no
+/// capacity tier.
 pub fn open_existing(arguments: &DatabaseArgs) -> Result<Database> {
     at(&arguments.path, &arguments.capacity)
         .must_exist()
-        .ssd_cache_as_found()
+        .only_looks()
         .capacity_for_once()
         .build()
 }

@@ -55,10 +55,10 @@ pub(crate) use log::IndexRecord;
 pub(crate) use opening::WantedLevels;
 
 use crate::settings::Settings;
-use cache::Opening;
+use cache::{LostFiles, Opening};
 use held::Files;
 use log::IndexLog;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize as Counter; // counts bytes; no part of the protocol
 use strandline_base::sync::{AtomicBool, AtomicU32, Mutex, Ordering};
@@ -66,7 +66,7 @@ use strandline_base::{CommitTs, Result, StorageId};
 use strandline_device::Device;
 use strandline_index::{FilterMemory, HeadMemory};
 use strandline_storage::level_blocks::BlockQueue;
-use strandline_storage::pages::{PageFileId, PageSettings, PageStore};
+use strandline_storage::pages::{PageSettings, PageStore};
 use strandline_storage::pool::Pool;
 use strandline_storage::ssd_cache::SsdCache;
 use strandline_storage::wal::Wal;
@@ -87,8 +87,8 @@ pub(crate) struct IndexFiles {
     heads: Arc<HeadMemory>,
     /// the memory of the filters of all indexes in levels
     filters: Arc<FilterMemory>,
-    /// files that were removed because the SSD cache was lost
-    lost_with_cache: BTreeSet<PageFileId>,
+    /// files that cannot be used because the SSD cache was lost
+    lost_with_cache: Option<LostFiles>,
     txns: Arc<TxnManager>,
     /// what images of level files have to cover, as an opening finds it
     wanted: Mutex<WantedLevels>,

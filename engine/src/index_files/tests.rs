@@ -3,6 +3,7 @@
 use super::*;
 use crate::catalog::index::{IndexStorage, LidBlockKind, LidBlocks};
 use crate::catalog::index_file::IndexFile;
+use std::collections::BTreeSet;
 use strandline_base::{Error, ManualClock, SqlState};
 use strandline_device::MemoryDevice;
 use strandline_index::PartOrder;

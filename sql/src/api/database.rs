@@ -203,11 +203,13 @@ impl DatabaseBuilder {
         self
     }
 
-    /// Leaves the SSD cache as large as it is found, for an opening that only looks. Without it, a
-    /// cache that no parameter asks for is emptied and removed.
+    /// Opens the database to look at it: for [`Database::check`], [`Database::inspect`] and
+    /// [`Database::backup`]. Transactions are read-only, the caches on the fast tier stay as they
+    /// are found, and so do damaged files of indexes. Other openings empty a cache that no parameter
+    /// asks for, and build damaged indexes again.
     #[must_use]
-    pub fn ssd_cache_as_found(mut self) -> Self {
-        self.open.engine.ssd_cache_as_found = true;
+    pub fn only_looks(mut self) -> Self {
+        self.open.engine.only_looks = true;
         self
     }
 
