@@ -185,10 +185,18 @@ pub struct RequestStats {
     pub errors: u64,
 }
 
-/// Directory and name of a file of `device`, for messages.
+/// Directory and name of a file of `device`, for messages. A missing data file belongs on the
+/// capacity tier, where all are made but runs with pending records.
 pub fn path_of(device: &dyn Device, name: &str) -> String {
     let directory = match device.tiers() {
-        Some(tiers) => tiers.device_of(tiers.tier_of(name)).location(),
+        Some(tiers) => {
+            let fast = tiers.device_of(Tier::Fast);
+            let tier = match fast.is_stored(name) {
+                Ok(false) => Tier::Capacity,
+                _ => tiers.tier_of(name),
+            };
+            tiers.device_of(tier).location()
+        }
         None => device.location(),
     };
     format!("{directory}/{name}")
