@@ -237,7 +237,7 @@ impl Db {
         // There may be room now.
         match self.commit_file_names() {
             Err(error) if is_full_disk(&error) => {
-                self.give_up_reserve();
+                self.give_up_reserve(&error);
                 warn!(
                     "the disk is full: indexes in files that this opening has built, or could not \
                      build, are built again by the next one: {error}"
