@@ -42,11 +42,15 @@ pub(super) type LostFiles = (BTreeSet<PageFileId>, Error);
 
 impl Opening {
     /// Opens the store. The second part has the files that are lost with the cache. They are
-    /// removed, unless the opening only looks.
+    /// removed, unless the opening only looks. `name` has the index of a file, for messages.
     ///
     /// # Errors
     /// 0A000 for a cache of another version; those of the device.
-    pub fn open(self, settings: &Settings) -> Result<(Arc<PageStore>, Option<LostFiles>)> {
+    pub fn open(
+        self,
+        settings: &Settings,
+        name: &dyn Fn(PageFileId) -> String,
+    ) -> Result<(Arc<PageStore>, Option<LostFiles>)> {
         let Some(pair) = self.pair else {
             return Ok((self.without_cache(), None));
         };
@@ -57,7 +61,17 @@ impl Opening {
         };
         wanted.admission = settings.ssd_cache_admission;
         let lost = self.find_lost(&wanted, settings.only_looks)?;
-        if let Some((files, _)) = &lost {
+        if let Some((files, cause)) = &lost {
+            let names: BTreeSet<String> = files.iter().map(|file| name(*file)).collect();
+            let end = match settings.only_looks {
+                true => "they cannot be used until an ordinary opening builds them from the rows",
+                false => "they are built from the rows",
+            };
+            error!(
+                indexes = Vec::from_iter(names).join(", "),
+                sqlstate = cause.sqlstate().0,
+                "the SSD cache is lost, and with it the newest pages of these indexes; {end}: {cause}"
+            );
             if settings.only_looks {
                 return Ok((self.without_cache(), lost));
             }
@@ -132,14 +146,7 @@ impl Opening {
             let files = files.as_ref().filter(|_| !all);
             files.is_none_or(|files| files.contains(&u64::from(file.0)))
         };
-        let lost: BTreeSet<PageFileId> = found.filter(is_lost).collect();
-        error!(
-            files = lost.len(),
-            sqlstate = cause.sqlstate().0,
-            "the SSD cache is lost, and with it the newest versions of pages of indexes, which are \
-             built from the rows: {cause}"
-        );
-        Ok(Some((lost, cause)))
+        Ok(Some((found.filter(is_lost).collect(), cause)))
     }
 
     /// Removes page files, durably.

@@ -54,6 +54,7 @@ pub(crate) use held::HeldFile;
 pub(crate) use log::IndexRecord;
 pub(crate) use opening::WantedLevels;
 
+use crate::catalog::Catalog;
 use crate::settings::Settings;
 use cache::{LostFiles, Opening};
 use held::Files;
@@ -66,7 +67,7 @@ use strandline_base::{CommitTs, Result, StorageId};
 use strandline_device::Device;
 use strandline_index::{FilterMemory, HeadMemory};
 use strandline_storage::level_blocks::BlockQueue;
-use strandline_storage::pages::{PageSettings, PageStore};
+use strandline_storage::pages::{PageSettings, PageStore, page_file_name};
 use strandline_storage::pool::Pool;
 use strandline_storage::ssd_cache::SsdCache;
 use strandline_storage::wal::Wal;
@@ -114,6 +115,8 @@ pub(crate) struct Database<'a> {
     pub was_cached: bool,
     /// the frames of its blocks
     pub pool: &'a Arc<Pool>,
+    /// as of the last checkpoint; for messages
+    pub catalog: Option<&'a Catalog>,
 }
 
 impl IndexFiles {
@@ -139,7 +142,13 @@ impl IndexFiles {
             pair: database.pair.map(|pair| pair ^ database.id),
             was_cached: database.was_cached,
         };
-        let (pages, lost_with_cache) = opening.open(settings)?;
+        let name = |file| {
+            let index = database
+                .catalog
+                .and_then(|catalog| catalog.index_of_pages(file));
+            index.unwrap_or_else(|| page_file_name(file))
+        };
+        let (pages, lost_with_cache) = opening.open(settings, &name)?;
         let directory_bytes = match pages.cache() {
             Some(_) => settings.ssd_cache_memory_bytes(),
             None => 0,

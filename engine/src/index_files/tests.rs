@@ -24,6 +24,7 @@ fn files_with(settings: Settings) -> (Arc<dyn Device>, Arc<IndexFiles>, Arc<Pool
         pair: None,
         was_cached: false,
         pool: &pool,
+        catalog: None,
     };
     let files = IndexFiles::new(&database, &settings, &txns);
     let files = files.expect("no files");

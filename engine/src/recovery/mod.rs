@@ -274,6 +274,7 @@ fn index_files(
         pair: tied.pair.map(|pair| pair.pair_id),
         was_cached: known.is_some_and(|files| files.is_cached),
         pool: &shared.pool,
+        catalog: state.catalogs.last().map(|(_, newest)| &**newest),
     };
     IndexFiles::new(&database, &options.settings, &shared.txns)
 }
