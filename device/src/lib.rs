@@ -54,7 +54,7 @@ pub use queue::UringQueue;
 pub use queue::{
     Completion, CountedQueue, DEPTH_MAX, InlineQueue, Queue, QueueStats, Request, ThreadQueue,
 };
-pub use staged::StagedDirectory;
+pub use staged::{StagedDirectory, resolved};
 pub use tiered::{CapacityChoice, RemovalGuard, Tier, TieredDevice};
 
 /// The file that carries the writer's lock of a directory.
