@@ -143,7 +143,7 @@ fn below(mut directory: PathBuf, component: Component<'_>) -> PathBuf {
     directory
 }
 
-/// 22023 if `target` would lie in the directory of `device`. A device that does not fill up has none.
+/// 22023 if `target` would lie in the directory of `device`; one that does not fill up has none.
 fn refuse_inside(device: &dyn Device, target: &Path) -> Result<()> {
     let directory = device.location();
     if !device.may_fill_up() || !resolved(target).starts_with(resolved(Path::new(&directory))) {

@@ -64,9 +64,9 @@ pub struct Settings {
     /// The blocks that the block cache takes. Default: at their first read.
     pub block_cache_admission: BlockCacheAdmission,
     /// Whether the opening only looks: for checks, inspections and backups. Transactions are
-    /// read-only, and nothing works in the background. The caches on the fast tier have the sizes of
-    /// their files, in place of `ssd_cache_bytes` and `block_cache_bytes`. A file of an index that
-    /// cannot be used stays, and its index is unusable. Default: no.
+    /// read-only, and nothing works in the background. The caches on the fast tier have the sizes
+    /// of their files, in place of `ssd_cache_bytes` and `block_cache_bytes`. A file of an index
+    /// that cannot be used stays, and its index is unusable. Default: no.
     pub only_looks: bool,
     /// Bound on the bytes of the block cache's segments, see [`Settings::block_cache`]. Default:
     /// none; tests make it small.

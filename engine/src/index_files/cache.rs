@@ -3,9 +3,9 @@
 //! A cache that is lost together with newer versions of pages costs no data: an index can always be
 //! built from the rows. So the files concerned are removed before the cache is replaced, and the
 //! opening builds their indexes like those of missing files. The removal is durable first: a crash
-//! in between finds the same loss again. An opening that only looks removes and replaces nothing: it
-//! has no cache, and uses no page file, so that none gets newer than what a cache that is put back
-//! has of it.
+//! in between finds the same loss again. An opening that only looks removes and replaces nothing.
+//! It has no cache then and uses no page file, so that none gets newer than what a cache that is
+//! put back has of it.
 //!
 //! A cache that was in use and is none any more is emptied: its fresh blocks are copied to the page
 //! files. If a crash has torn one of them, or there is no room for the directory, it is kept for
@@ -70,7 +70,8 @@ impl Opening {
             error!(
                 indexes = Vec::from_iter(names).join(", "),
                 sqlstate = cause.sqlstate().0,
-                "the SSD cache is lost, and with it the newest pages of these indexes; {end}: {cause}"
+                "the SSD cache is lost, and with it the newest pages of these indexes; {end}: \
+                 {cause}"
             );
             if settings.only_looks {
                 return Ok((self.without_cache(), lost));

@@ -4,9 +4,9 @@
 //! that may fill up, one in each directory. When a disk is full the reserve is given up, and its
 //! space serves the log records of transactions that only delete and drop, the manifest, and the
 //! runs and chunks that let larger files go. Until it can be allocated again, transactions that
-//! write rows are refused with 53100, which names the directory without room. `/health` tells as long as
-//! the reserve is given up, and after a commit that found no room, until one finds it or a
-//! checkpoint could make the next segment of the log.
+//! write rows are refused with 53100, which names the directory without room. `/health` tells as
+//! long as the reserve is given up, and after a commit that found no room: until a commit finds
+//! room, or a checkpoint has succeeded and the log has room for its next segment.
 //!
 //! Lock order: `changing` is taken with nothing else held but the checkpoint's lock.
 

@@ -114,8 +114,7 @@ fn a_look_leaves_the_cache_as_it_is() {
     assert!(stats(&db).hits > 0);
 }
 
-/// A cache that is newer than the database would give blocks of other files, also to an opening that
-/// only looks.
+/// A cache of another copy may know other blocks by the numbers of this one's files.
 #[test]
 fn a_look_removes_a_cache_of_another_copy() {
     let (machine, wall, db, model) = begin(1);

@@ -205,8 +205,8 @@ impl DatabaseBuilder {
 
     /// Opens the database to look at it: for [`Database::check`], [`Database::inspect`] and
     /// [`Database::backup`]. Transactions are read-only, the caches on the fast tier stay as they
-    /// are found, and so do damaged files of indexes. Other openings empty a cache that no parameter
-    /// asks for, and build damaged indexes again.
+    /// are found, and so do damaged files of indexes. Other openings empty a cache that no
+    /// parameter asks for, and build damaged indexes again.
     #[must_use]
     pub fn only_looks(mut self) -> Self {
         self.open.engine.only_looks = true;

@@ -271,7 +271,8 @@ pub(super) fn damaged_fresh(error: Error, block: BlockKey) -> Error {
             "the SSD cache has lost the newest version of the block at {block}"
         ))
         .with_hint(
-            "The capacity tier has an older version only. If the file is an index's, REINDEX builds \
-             the index again from the rows; `strandline check` names it. Else restore a backup.",
+            "The capacity tier has an older version only. If the file is an index's, REINDEX \
+             builds the index again from the rows; `strandline check` names it. Else restore a \
+             backup.",
         )
 }
