@@ -36,7 +36,7 @@ use parking_lot::Mutex;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use strandline_base::{Clock, Error, Result, SqlState, SystemClock};
+use strandline_base::{Clock, Error, ErrorKind, Result, SqlState, SystemClock};
 use strandline_device::{Device, MemoryDevice};
 use strandline_engine::catalog::Catalog;
 use strandline_engine::{CheckpointReport, Db, DbOptions, Inspection, Settings};
@@ -424,7 +424,14 @@ impl Database {
     /// problem.
     pub fn check(&self) -> Result<Vec<String>> {
         let mut damage = self.shared.db.check()?;
-        damage.extend(self.connect().check_constraints()?);
+        match self.connect().check_constraints() {
+            Ok(violated) => damage.extend(violated),
+            // Queries meet the damage that has been found.
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                damage.push(error.message().to_owned());
+            }
+            Err(error) => return Err(error),
+        }
         Ok(damage)
     }
 
