@@ -348,9 +348,11 @@ fn parse_size(text: &str) -> Result<usize, String> {
         "kb" => 1_000,
         "mb" => 1_000_000,
         "gb" => 1_000_000_000,
+        "tb" => 1_000_000_000_000,
         "k" | "kib" => 1 << 10,
         "m" | "mib" => 1 << 20,
         "g" | "gib" => 1 << 30,
+        "t" | "tib" => 1 << 40,
         _ => {
             return Err(format!(
                 "{text:?} is not a size; write for example 512MB or 4GiB"
@@ -386,13 +388,15 @@ mod tests {
         assert_eq!(parse_size("512MB"), Ok(512_000_000));
         assert_eq!(parse_size("4GiB"), Ok(4 << 30));
         assert_eq!(parse_size("64 k"), Ok(64 << 10));
+        assert_eq!(parse_size("1TB"), Ok(1_000_000_000_000));
+        assert_eq!(parse_size("2 TiB"), Ok(2 << 40));
         assert_eq!(parse_size("10"), Ok(10));
         for wrong in [
             "",
             "MB",
             "-1",
             "1.5GB",
-            "1 TB",
+            "1 PB",
             "99999999999999999999",
             "18446744073709551615k",
         ] {

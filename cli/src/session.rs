@@ -25,12 +25,12 @@ pub fn open(path: Option<&Path>, capacity: &CapacityArgs, arguments: OpenArgs) -
     built(configure(builder, arguments))
 }
 
-/// Opens the database at `arguments.path`, with its SSD cache as it is; an error if there is none.
-/// Never creates anything, and records no capacity tier.
+/// Opens the database at `arguments.path` to look at it; an error if there is none. Records no
+/// capacity tier.
 pub fn open_existing(arguments: &DatabaseArgs) -> Result<Database> {
     let builder = at(&arguments.path, &arguments.capacity)
         .must_exist()
-        .ssd_cache_as_found()
+        .only_looks()
         .capacity_for_once();
     built(builder)
 }

@@ -54,7 +54,7 @@ pub use queue::UringQueue;
 pub use queue::{
     Completion, CountedQueue, DEPTH_MAX, InlineQueue, Queue, QueueStats, Request, ThreadQueue,
 };
-pub use staged::StagedDirectory;
+pub use staged::{StagedDirectory, resolved};
 pub use tiered::{CapacityChoice, RemovalGuard, Tier, TieredDevice};
 
 /// The file that carries the writer's lock of a directory.
@@ -185,10 +185,18 @@ pub struct RequestStats {
     pub errors: u64,
 }
 
-/// Directory and name of a file of `device`, for messages.
+/// Directory and name of a file of `device`, for messages. A missing data file belongs on the
+/// capacity tier, where all are made but runs with pending records.
 pub fn path_of(device: &dyn Device, name: &str) -> String {
     let directory = match device.tiers() {
-        Some(tiers) => tiers.device_of(tiers.tier_of(name)).location(),
+        Some(tiers) => {
+            let fast = tiers.device_of(Tier::Fast);
+            let tier = match fast.is_stored(name) {
+                Ok(false) => Tier::Capacity,
+                _ => tiers.tier_of(name),
+            };
+            tiers.device_of(tier).location()
+        }
         None => device.location(),
     };
     format!("{directory}/{name}")

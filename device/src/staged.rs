@@ -8,13 +8,13 @@
 //!    belongs to a database that is opened there before it is published.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use strandline_base::{Error, ErrorKind, Result, SqlState};
 
-use crate::{Device, LOCK_FILE, OsDevice, lock_held_error, path_error};
+use crate::{Device, LOCK_FILE, OsDevice, Tier, lock_held_error, path_error};
 
 /// A directory in the making; dropped before it is published, it is removed.
 pub struct StagedDirectory {
@@ -52,6 +52,20 @@ impl StagedDirectory {
             is_published: false,
             _lock: lock,
         })
+    }
+
+    /// Starts to make the directory `target` for a copy of the files on `source`.
+    ///
+    /// # Errors
+    /// 22023 if it would lie in a directory of `source`; those of [`StagedDirectory::begin`].
+    pub fn begin_copy(source: &dyn Device, target: &Path) -> Result<Self> {
+        match source.tiers() {
+            None => refuse_inside(source, target)?,
+            Some(tiers) => [Tier::Fast, Tier::Capacity]
+                .into_iter()
+                .try_for_each(|tier| refuse_inside(&**tiers.device_of(tier), target))?,
+        }
+        Self::begin(target)
     }
 
     /// Where its files are made.
@@ -107,6 +121,44 @@ fn remove_files(device: &OsDevice) -> Result<()> {
     Ok(())
 }
 
+/// The canonical path of a directory that may not exist yet, without links.
+pub fn resolved(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let existing = absolute.ancestors().find_map(|ancestor| {
+        let canonical = ancestor.canonicalize().ok()?;
+        let missing = absolute.strip_prefix(ancestor).ok()?;
+        Some(missing.components().fold(canonical, below))
+    });
+    existing.unwrap_or(absolute)
+}
+
+/// The path of `component` in `directory`, without a link in the way: `..` leads to the parent.
+fn below(mut directory: PathBuf, component: Component<'_>) -> PathBuf {
+    match component {
+        Component::ParentDir => {
+            directory.pop();
+        }
+        component => directory.push(component),
+    }
+    directory
+}
+
+/// 22023 if `target` would lie in the directory of `device`; one that does not fill up has none.
+fn refuse_inside(device: &dyn Device, target: &Path) -> Result<()> {
+    let directory = device.location();
+    if !device.may_fill_up() || !resolved(target).starts_with(resolved(Path::new(&directory))) {
+        return Ok(());
+    }
+    Err(Error::invalid(
+        SqlState::INVALID_PARAMETER_VALUE,
+        format!(
+            "\"{}\" is in the directory \"{directory}\" of the database that is copied",
+            target.display()
+        ),
+    )
+    .with_hint("Give a directory outside the database's own ones, on another device if possible."))
+}
+
 fn exists(target: &Path) -> Error {
     Error::new(
         ErrorKind::Invalid,
@@ -137,6 +189,37 @@ mod tests {
         assert!(!home.path().join("copy.tmp").exists());
         let refused = StagedDirectory::begin(&target).err().expect("it exists");
         assert_eq!(refused.sqlstate(), SqlState::DUPLICATE_FILE);
+    }
+
+    #[test]
+    fn a_copy_lies_outside_the_directories_of_its_source() {
+        let home = tempfile::tempdir().expect("directory");
+        let open = |name: &str| Arc::new(OsDevice::open(home.path().join(name)).expect("open"));
+        let (fast, capacity) = (open("db"), open("db-big"));
+        let tiers = crate::TieredDevice::new(fast.clone(), capacity, "").expect("tiers");
+        let link = home.path().join("link");
+        std::os::unix::fs::symlink(home.path().join("db-big"), &link).expect("link");
+        let begin = |source: &dyn Device, name: &str| {
+            StagedDirectory::begin_copy(source, &home.path().join(name)).map(drop)
+        };
+        for name in [
+            "db/copy",
+            "db/a/b",
+            "db-big/copy",
+            "link/copy",
+            "x/../db/copy",
+        ] {
+            let refused = begin(&tiers, name).expect_err(name);
+            assert_eq!(refused.sqlstate(), SqlState::INVALID_PARAMETER_VALUE);
+            assert!(refused.message().contains("/db") && refused.hint().is_some());
+        }
+        assert_eq!(tiers.list().expect("list"), Vec::<String>::new());
+        begin(&*fast, "db/copy").expect_err("one directory");
+        for name in ["copy", "db-copy", "db/../copy"] {
+            begin(&tiers, name).expect(name);
+        }
+        begin(&*fast, "db-big/copy").expect("of another database, for all it knows");
+        begin(&crate::MemoryDevice::new(), "memory").expect("memory has no directory");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use strandline_base::sync::{AtomicU64, Mutex, Ordering};
-use strandline_base::{Error, Result};
+use strandline_base::{Error, Result, SqlState};
 
 use crate::{Device, File, Queue, RequestStats, is_own_file};
 
@@ -172,6 +172,16 @@ impl TieredDevice {
         }
     }
 
+    /// The error of a file that is on neither tier.
+    fn missing(&self, name: &str) -> Error {
+        let what = format!(
+            "file \"{name}\" is neither in \"{}\" nor in \"{}\"",
+            self.capacity.device.location(),
+            self.fast.device.location()
+        );
+        Error::invalid(SqlState::UNDEFINED_FILE, what)
+    }
+
     fn directory(&self, tier: Tier) -> &Directory {
         match tier {
             Tier::Fast => &self.fast,
@@ -203,7 +213,14 @@ impl Device for TieredDevice {
     }
 
     fn open(&self, name: &str) -> Result<Arc<dyn File>> {
-        self.directory(self.tier_of(name)).device.open(name)
+        let tier = self.tier_of(name);
+        let opened = self.directory(tier).device.open(name);
+        match opened {
+            Err(error) if tier == Tier::Fast && error.sqlstate() == SqlState::UNDEFINED_FILE => {
+                Err(self.missing(name))
+            }
+            opened => opened,
+        }
     }
 
     fn remove(&self, name: &str) -> Result<()> {

@@ -63,9 +63,11 @@ pub struct Settings {
     pub block_cache_bytes: u64,
     /// The blocks that the block cache takes. Default: at their first read.
     pub block_cache_admission: BlockCacheAdmission,
-    /// Whether the SSD cache has the size of its file, in place of `ssd_cache_bytes`: for openings
-    /// that only look. Default: no.
-    pub ssd_cache_as_found: bool,
+    /// Whether the opening only looks: for checks, inspections and backups. Transactions are
+    /// read-only, and nothing works in the background. The caches on the fast tier have the sizes
+    /// of their files, in place of `ssd_cache_bytes` and `block_cache_bytes`. A file of an index
+    /// that cannot be used stays, and its index is unusable. Default: no.
+    pub only_looks: bool,
     /// Bound on the bytes of the block cache's segments, see [`Settings::block_cache`]. Default:
     /// none; tests make it small.
     pub block_cache_segment_bytes_max: u32,
@@ -108,7 +110,7 @@ impl Default for Settings {
             ssd_cache_admission: SsdCacheAdmission::default(),
             block_cache_bytes: 0,
             block_cache_admission: BlockCacheAdmission::default(),
-            ssd_cache_as_found: false,
+            only_looks: false,
             block_cache_segment_bytes_max: u32::MAX,
             index_page_bytes_max: usize::MAX,
             index_head_bytes_max: usize::MAX,
@@ -236,10 +238,10 @@ impl Settings {
             ..self.clone()
         }
     }
-    /// These settings with an SSD cache of the size of its file on `device`, if they ask for that.
-    /// Another process, with more memory perhaps, has judged the size.
+    /// These settings with an SSD cache of the size of its file on `device`, if the opening only
+    /// looks. Another process, with more memory perhaps, has judged the size.
     pub(crate) fn with_found_cache(self, device: &dyn Device) -> Result<Self> {
-        if !self.ssd_cache_as_found {
+        if !self.only_looks {
             return Ok(self);
         }
         Ok(Self {

@@ -9,6 +9,7 @@ use common::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use strandline_base::rng::Rng;
+use strandline_base::utc::format_utc;
 use strandline_device::{Device, MemoryDevice};
 use strandline_engine::catalog::HistoryPolicy;
 use strandline_engine::*;
@@ -286,5 +287,9 @@ fn going_back_beyond_the_retention_is_refused() {
     db.checkpoint(true).expect("checkpoint");
     let refused = db.rewind(moment).expect_err("too old");
     assert_eq!(refused.sqlstate(), SqlState::SNAPSHOT_TOO_OLD);
+    let text = format_utc(moment.0);
+    assert!(refused.message().ends_with(&text), "{refused}");
+    let detail = refused.detail().expect("the oldest moment");
+    assert!(detail.ends_with("+00."), "{detail}");
     assert_eq!(get(&db, 1).expect("nothing changed")[1], Value::BigInt(2));
 }

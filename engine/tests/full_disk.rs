@@ -166,6 +166,75 @@ fn a_table_is_dropped_on_a_full_disk() {
     assert_well(&disk, &db, rows);
 }
 
+/// No checkpoint has failed yet: the commits tell.
+#[test]
+fn a_commit_without_room_is_told_until_one_finds_room() {
+    let disk = SimDisk::new(9);
+    let db = open_full(&disk);
+    create(&db, "small", HistoryPolicy::None);
+    db.checkpoint(true).expect("checkpoint");
+    let full = || disk.limit_capacity(Some(disk.used_bytes()));
+    let refused = |from: i64| {
+        let refused = (from..from + 3_000).find_map(|k| put(&db, "small", k).err());
+        let error = refused.expect("the disk fills up");
+        assert_eq!(error.sqlstate(), SqlState::DISK_FULL, "{error}");
+        let is_named = |text: &str| {
+            text.contains("the database's directory \"sim\"") && text.contains("\"wal-")
+        };
+        assert!(is_named(error.message()), "{error}");
+        assert!(error.hint().is_some());
+        let health = db.check_health().expect_err("commits are refused");
+        assert_eq!(health.sqlstate(), SqlState::DISK_FULL, "{health}");
+        assert!(is_named(health.message()), "{health}");
+    };
+    full();
+    refused(0);
+    disk.limit_capacity(None);
+    put(&db, "small", 10_000).expect("room");
+    db.check_health().expect("a commit has found room");
+    full();
+    refused(20_000);
+    disk.limit_capacity(None);
+    db.merge_due(false).expect("a turn");
+    db.check_health().expect("the log has room");
+}
+
+/// What is full is named: a directory of one tier may be, while the other one has room.
+#[test]
+fn the_directory_without_room_for_its_reserve_is_named() {
+    for is_capacity_full in [false, true] {
+        let fast = SimDisk::new(9);
+        let capacity = fast.beside(10);
+        let room = Some(10_000 * KIB);
+        (fast.limit_capacity(room), capacity.limit_capacity(room));
+        let open = || {
+            let tiers = TieredDevice::new(fast.device(), capacity.device(), "/capacity");
+            open_on(Arc::new(tiers.expect("tiers")))
+        };
+        let db = open();
+        create(&db, "small", HistoryPolicy::None);
+        db.close().expect("close");
+        drop(db);
+        let (full, name, tier) = match is_capacity_full {
+            true => (&capacity, "reserve-capacity", "the capacity directory"),
+            false => (&fast, "reserve", "the database's directory"),
+        };
+        full.device().remove(name).expect("removed");
+        full.limit_capacity(Some(full.used_bytes() + 10));
+        let db = open();
+        let error = put(&db, "small", 1).expect_err("full");
+        assert_eq!(error.sqlstate(), SqlState::DISK_FULL, "{error}");
+        let place = format!("{tier} \"sim\": sim: \"{name}\"");
+        assert!(error.message().contains(&place), "{error}");
+        let health = db.check_health().expect_err("full");
+        assert!(health.message().contains(&place), "{health}");
+        full.limit_capacity(room);
+        db.checkpoint(false).expect("room");
+        db.check_health().expect("well");
+        put(&db, "small", 1).expect("room");
+    }
+}
+
 #[test]
 fn a_full_capacity_tier_stops_merges_until_it_has_room() {
     let fast = SimDisk::new(9);

@@ -6,7 +6,7 @@
 //! | room | contents |
 //! |---|---|
 //! | `frame`, `version` | the frame around a record of a stream; the version of a file |
-//! | `block_key`, `cache_counters` | addresses of blocks; counters of caches |
+//! | `block_key`, `cache_counters`, `cache_room` | addresses of blocks; counters, sizes of caches |
 //! | `block_cache` | the cache of immutable blocks on the fast tier |
 //! | `pool` | frames of blocks in memory |
 //! | `file` | files of blocks |
@@ -21,6 +21,7 @@
 pub mod block_cache;
 mod block_key;
 mod cache_counters;
+mod cache_room;
 pub mod file;
 mod frame;
 pub mod kept_log;

@@ -117,6 +117,7 @@ fn delays_can_be_switched_off_and_the_device_is_labelled() {
     let tiers = TieredDevice::new(Arc::new(MemoryDevice::new()), Arc::new(device), "");
     let tiers = tiers.expect("tiers");
     drop(tiers.create_on(Tier::Capacity, "chunks-1").expect("create"));
+    drop(tiers.create("wal-1").expect("create"));
     assert!(path_of(&tiers, "chunks-1").contains(label));
     assert!(!path_of(&tiers, "wal-1").contains(label));
 }

@@ -6,6 +6,7 @@ use strandline_base::SqlState;
 #[derive(Debug, Default)]
 struct Counting {
     inner: MemoryDevice,
+    location: &'static str,
     syncs: AtomicU64,
     fails: AtomicU64,
 }
@@ -17,7 +18,11 @@ impl Counting {
 }
 
 impl Device for Counting {
-    crate::forward!(inner: create open remove rename list lock location);
+    crate::forward!(inner: create open remove rename list lock);
+
+    fn location(&self) -> String {
+        self.location.to_owned()
+    }
 
     fn sync_directory(&self) -> Result<()> {
         self.syncs.fetch_add(1, Ordering::Relaxed);
@@ -29,7 +34,13 @@ impl Device for Counting {
 }
 
 fn tiers() -> (Arc<Counting>, Arc<Counting>, TieredDevice) {
-    let (fast, capacity) = (Arc::<Counting>::default(), Arc::<Counting>::default());
+    let at = |location| {
+        Arc::new(Counting {
+            location,
+            ..Counting::default()
+        })
+    };
+    let (fast, capacity) = (at("here"), at("there"));
     let device = TieredDevice::new(fast.clone(), capacity.clone(), "there").expect("tiers");
     (fast, capacity, device)
 }
@@ -64,6 +75,28 @@ fn a_file_is_on_its_tier_and_found_by_name() {
     create(&device, Tier::Fast, "chunks-3");
     assert_eq!(device.tier_of("chunks-3"), Tier::Fast);
     assert!(path_of(&device, "wal-1").ends_with("/wal-1"));
+}
+
+#[test]
+fn a_missing_file_is_named_on_the_tier_where_it_belongs() {
+    let (_, capacity, device) = tiers();
+    create(&device, Tier::Fast, "run-1");
+    create(&device, Tier::Capacity, "chunks-2");
+    assert_eq!(path_of(&device, "run-1"), "here/run-1");
+    assert_eq!(path_of(&device, "chunks-2"), "there/chunks-2");
+    // By another process; then found by an opening.
+    capacity.remove("chunks-2").expect("removed");
+    let error = device.open("chunks-2").expect_err("missing");
+    assert!(error.message().contains("chunks-2"), "{error}");
+    drop(device.lock().expect("opened again"));
+    assert_eq!(path_of(&device, "chunks-2"), "there/chunks-2");
+    let error = device.open("chunks-2").expect_err("missing");
+    assert_eq!(error.sqlstate(), SqlState::UNDEFINED_FILE);
+    let message = error.message();
+    assert!(
+        message.contains("\"there\"") && message.contains("\"here\""),
+        "{message}"
+    );
 }
 
 #[test]

@@ -25,10 +25,11 @@ use crate::db::Db;
 use crate::manifest_state::{ManifestState, StorageState, to_json};
 use crate::recovery::{random_id, tie_directories};
 use crate::store::{HeldFiles, Shared, damage_of};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use strandline_base::{CommitTs, Error, ErrorKind, Result, SqlState, StorageId};
-use strandline_device::{Device, Tier};
+use strandline_device::{Device, StagedDirectory, Tier};
 use strandline_storage::file::DataFiles;
 use strandline_storage::file::data_file::data_file_id;
 use strandline_storage::manifest::Manifest;
@@ -71,6 +72,14 @@ struct Held {
 }
 
 impl Db {
+    /// Starts to make the directory `target` for a backup.
+    ///
+    /// # Errors
+    /// 22023 if it would lie in a directory of this database; those of [`StagedDirectory::begin`].
+    pub fn begin_copy(&self, target: &Path) -> Result<StagedDirectory> {
+        StagedDirectory::begin_copy(&**self.device(), target)
+    }
+
     /// Copies the present state of the database to `target`, an empty device, beside running
     /// transactions. The copy is a database itself; opening it restores it.
     ///

@@ -75,23 +75,22 @@ impl Db {
     pub(crate) fn small_caches(&self) -> Vec<String> {
         let wanted = self.cache_settings();
         let ssd = self.index_files.cache();
-        let ssd_missing = ssd.map_or(0, |cache| cache.missing_bytes(wanted.ssd_cache_bytes));
+        let ssd = ssd.and_then(|cache| cache.smaller_than(wanted.ssd_cache_bytes));
         let block = self.shared.files.block_cache();
-        let block_missing = block.map_or(0, |cache| cache.missing_bytes());
+        let block = block.and_then(|cache| cache.smaller_than_wanted());
         let caches = [
-            ("ssd_cache_bytes", wanted.ssd_cache_bytes, ssd_missing),
-            ("block_cache_bytes", wanted.block_cache_bytes, block_missing),
+            ("ssd_cache_bytes", wanted.ssd_cache_bytes, ssd),
+            ("block_cache_bytes", wanted.block_cache_bytes, block),
         ];
-        let small = caches.into_iter().filter(|(_, _, missing)| *missing > 0);
-        let line = |(name, bytes, missing): (&str, u64, u64)| {
-            format!(
-                "{name} is {bytes}, but the fast directory's device has no room for {missing} \
-                 bytes of them: the cache has {}. Free space there and open the database again, \
-                 or make {name} smaller.",
-                bytes.saturating_sub(missing)
-            )
+        let line = |(name, wanted, bytes): (&str, u64, Option<u64>)| {
+            let bytes = bytes?;
+            Some(format!(
+                "{name} is {wanted}, but the cache has {bytes} bytes: the fast directory's device \
+                 has no room for more beside what stays free for the log. Free space there and \
+                 open the database again, or make {name} smaller."
+            ))
         };
-        small.map(line).collect()
+        caches.into_iter().filter_map(line).collect()
     }
 
     /// The SSD cache that the settings of the opening ask for. One that is only kept because it

@@ -31,7 +31,15 @@ impl Db {
             }
             store.check_files(&mut damage);
             for index in store.indexes() {
+                let own = damage.len();
                 index.check(&mut damage)?;
+                if index.file().is_some() {
+                    let name = self.index_name(store, &index);
+                    let table = self.table_name(store.id());
+                    for line in damage.iter_mut().skip(own) {
+                        *line = format!("table {table}, index \"{name}\": {line}");
+                    }
+                }
             }
             let tables = catalog.tables.values();
             for table in tables.filter(|t| t.storage == store.id()) {

@@ -168,13 +168,21 @@ impl Catalog {
 
     /// The name of the index with this file, and its table's, for messages.
     pub(crate) fn index_of_file(&self, file: IndexFile) -> String {
+        self.index_whose(|own| own == file).unwrap_or_default()
+    }
+
+    /// The name of the index to which this page file belongs, and its table's, for messages.
+    pub(crate) fn index_of_pages(&self, file: PageFileId) -> Option<String> {
+        self.index_whose(|own| own.page_files().any(|own| own == file))
+    }
+
+    fn index_whose(&self, is_meant: impl Fn(IndexFile) -> bool) -> Option<String> {
         let mut tables = self.tables.values();
-        let found = tables.find_map(|table| {
+        tables.find_map(|table| {
             let mut defs = table.readable_indexes();
-            let def = defs.find(|def| def.file() == Some(file))?;
+            let def = defs.find(|def| def.file().is_some_and(&is_meant))?;
             Some(format!("{}.{}: {}", table.schema, table.name, def.name))
-        });
-        found.unwrap_or_default()
+        })
     }
 
     fn index_files_of(&self, is_meant: impl Fn(&IndexDef) -> bool) -> BTreeSet<IndexFile> {

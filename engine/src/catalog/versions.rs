@@ -19,6 +19,7 @@ use arc_swap::ArcSwap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use strandline_base::sync::Mutex;
+use strandline_base::utc::format_utc;
 use strandline_base::{CommitTs, Error, ErrorKind, Result, SqlState};
 
 /// The versions.
@@ -126,12 +127,15 @@ pub fn too_old(ts: CommitTs, oldest: Option<CommitTs>) -> Error {
         ErrorKind::Invalid,
         SqlState::SNAPSHOT_TOO_OLD,
         format!(
-            "snapshot too old: nothing is kept of the moment {} (microseconds)",
-            ts.0
+            "snapshot too old: nothing is kept of the moment {}",
+            format_utc(ts.0)
         ),
     );
     match oldest {
-        Some(oldest) => error.with_detail(format!("The oldest moment kept is {}.", oldest.0)),
+        Some(oldest) => error.with_detail(format!(
+            "The oldest moment kept is {}.",
+            format_utc(oldest.0)
+        )),
         None => error,
     }
 }

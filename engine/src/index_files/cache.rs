@@ -3,7 +3,9 @@
 //! A cache that is lost together with newer versions of pages costs no data: an index can always be
 //! built from the rows. So the files concerned are removed before the cache is replaced, and the
 //! opening builds their indexes like those of missing files. The removal is durable first: a crash
-//! in between finds the same loss again.
+//! in between finds the same loss again. An opening that only looks removes and replaces nothing.
+//! It has no cache then and uses no page file, so that none gets newer than what a cache that is
+//! put back has of it.
 //!
 //! A cache that was in use and is none any more is emptied: its fresh blocks are copied to the page
 //! files. If a crash has torn one of them, or there is no room for the directory, it is kept for
@@ -35,15 +37,22 @@ pub(super) struct Opening {
     pub was_cached: bool,
 }
 
+/// The page files that were lost with the cache, and why the cache cannot be used.
+pub(super) type LostFiles = (BTreeSet<PageFileId>, Error);
+
 impl Opening {
-    /// Opens the store. The second part has the files that were lost with the cache; they are
-    /// removed.
+    /// Opens the store. The second part has the files that are lost with the cache. They are
+    /// removed, unless the opening only looks. `name` has the index of a file, for messages.
     ///
     /// # Errors
     /// 0A000 for a cache of another version; those of the device.
-    pub fn open(self, settings: &Settings) -> Result<(Arc<PageStore>, BTreeSet<PageFileId>)> {
+    pub fn open(
+        self,
+        settings: &Settings,
+        name: &dyn Fn(PageFileId) -> String,
+    ) -> Result<(Arc<PageStore>, Option<LostFiles>)> {
         let Some(pair) = self.pair else {
-            return Ok((self.without_cache(), BTreeSet::new()));
+            return Ok((self.without_cache(), None));
         };
         let mut wanted = CacheSettings::new(pair, settings.ssd_cache_bytes);
         wanted.mode = match settings.ssd_cache_bytes {
@@ -51,9 +60,27 @@ impl Opening {
             _ => settings.ssd_cache_mode,
         };
         wanted.admission = settings.ssd_cache_admission;
-        let lost = self.remove_lost(&mut wanted)?;
+        let lost = self.find_lost(&wanted, settings.only_looks)?;
+        if let Some((files, cause)) = &lost {
+            let names: BTreeSet<String> = files.iter().map(|file| name(*file)).collect();
+            let end = match settings.only_looks {
+                true => "they cannot be used until an ordinary opening builds them from the rows",
+                false => "they are built from the rows",
+            };
+            error!(
+                indexes = Vec::from_iter(names).join(", "),
+                sqlstate = cause.sqlstate().0,
+                "the SSD cache is lost, and with it the newest pages of these indexes; {end}: \
+                 {cause}"
+            );
+            if settings.only_looks {
+                return Ok((self.without_cache(), lost));
+            }
+            self.remove(files)?;
+            wanted.on_loss = OnLoss::Discard;
+        }
         let store = match wanted.mode {
-            Mode::Off => self.turned_off(wanted, !lost.is_empty())?,
+            Mode::Off => self.turned_off(wanted, lost.is_some())?,
             Mode::Lc => self.with_cache(wanted).or_else(|e| self.kept(wanted, e))?,
             Mode::Pc | Mode::Pc2 => self.with_cache(wanted)?,
         };
@@ -107,31 +134,27 @@ impl Opening {
         })
     }
 
-    /// Removes the page files that are lost with the cache, durably, and accepts the loss.
-    fn remove_lost(&self, wanted: &mut CacheSettings) -> Result<BTreeSet<PageFileId>> {
+    /// The page files that are lost with the cache: those of which it had newer pages, or `all`.
+    fn find_lost(&self, wanted: &CacheSettings, all: bool) -> Result<Option<LostFiles>> {
         let device = &*self.device;
         let Some(Loss { cause, files }) = SsdCache::find_loss(device, wanted, self.was_cached)?
         else {
-            return Ok(BTreeSet::new());
+            return Ok(None);
         };
         let found = device.list()?;
         let found = found.iter().filter_map(|name| page_file_id(name));
         let is_lost = |file: &PageFileId| {
-            let files = files.as_ref();
+            let files = files.as_ref().filter(|_| !all);
             files.is_none_or(|files| files.contains(&u64::from(file.0)))
         };
-        let lost: BTreeSet<PageFileId> = found.filter(is_lost).collect();
-        error!(
-            files = lost.len(),
-            sqlstate = cause.sqlstate().0,
-            "the SSD cache is lost, and with it the newest versions of pages of indexes, which are \
-             built from the rows: {cause}"
-        );
-        for file in &lost {
-            device.remove(&page_file_name(*file))?;
+        Ok(Some((found.filter(is_lost).collect(), cause)))
+    }
+
+    /// Removes page files, durably.
+    fn remove(&self, files: &BTreeSet<PageFileId>) -> Result<()> {
+        for file in files {
+            self.device.remove(&page_file_name(*file))?;
         }
-        device.sync_directory()?;
-        wanted.on_loss = OnLoss::Discard;
-        Ok(lost)
+        self.device.sync_directory()
     }
 }

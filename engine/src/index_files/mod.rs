@@ -54,11 +54,12 @@ pub(crate) use held::HeldFile;
 pub(crate) use log::IndexRecord;
 pub(crate) use opening::WantedLevels;
 
+use crate::catalog::Catalog;
 use crate::settings::Settings;
-use cache::Opening;
+use cache::{LostFiles, Opening};
 use held::Files;
 use log::IndexLog;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize as Counter; // counts bytes; no part of the protocol
 use strandline_base::sync::{AtomicBool, AtomicU32, Mutex, Ordering};
@@ -66,7 +67,7 @@ use strandline_base::{CommitTs, Result, StorageId};
 use strandline_device::Device;
 use strandline_index::{FilterMemory, HeadMemory};
 use strandline_storage::level_blocks::BlockQueue;
-use strandline_storage::pages::{PageFileId, PageSettings, PageStore};
+use strandline_storage::pages::{PageSettings, PageStore, page_file_name};
 use strandline_storage::pool::Pool;
 use strandline_storage::ssd_cache::SsdCache;
 use strandline_storage::wal::Wal;
@@ -87,8 +88,8 @@ pub(crate) struct IndexFiles {
     heads: Arc<HeadMemory>,
     /// the memory of the filters of all indexes in levels
     filters: Arc<FilterMemory>,
-    /// files that were removed because the SSD cache was lost
-    lost_with_cache: BTreeSet<PageFileId>,
+    /// files that cannot be used because the SSD cache was lost
+    lost_with_cache: Option<LostFiles>,
     txns: Arc<TxnManager>,
     /// what images of level files have to cover, as an opening finds it
     wanted: Mutex<WantedLevels>,
@@ -114,6 +115,8 @@ pub(crate) struct Database<'a> {
     pub was_cached: bool,
     /// the frames of its blocks
     pub pool: &'a Arc<Pool>,
+    /// as of the last checkpoint; for messages
+    pub catalog: Option<&'a Catalog>,
 }
 
 impl IndexFiles {
@@ -139,7 +142,13 @@ impl IndexFiles {
             pair: database.pair.map(|pair| pair ^ database.id),
             was_cached: database.was_cached,
         };
-        let (pages, lost_with_cache) = opening.open(settings)?;
+        let name = |file| {
+            let index = database
+                .catalog
+                .and_then(|catalog| catalog.index_of_pages(file));
+            index.unwrap_or_else(|| page_file_name(file))
+        };
+        let (pages, lost_with_cache) = opening.open(settings, &name)?;
         let directory_bytes = match pages.cache() {
             Some(_) => settings.ssd_cache_memory_bytes(),
             None => 0,

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use strandline_base::sync::Ordering;
 use strandline_base::{Error, Result, SqlState};
 use strandline_device::Device;
-use strandline_storage::pages::{PageFileId, Redo};
+use strandline_storage::pages::{Redo, page_file_name};
 
 /// How much of the log images of level files have to cover: bytes and 1.
 #[derive(Default)]
@@ -30,20 +30,23 @@ impl IndexFiles {
     }
 
     /// Removes the files that are not `named` and opens the others. Returns those that cannot be
-    /// opened.
+    /// opened. An opening that only looks keeps these, and those of `lost`.
     pub fn open(
         &self,
         device: &dyn Device,
         named: &BTreeSet<IndexFile>,
+        lost: &BTreeSet<IndexFile>,
     ) -> Result<BTreeMap<IndexFile, Error>> {
         let found = device.list()?;
-        let named_parts: BTreeSet<String> = named.iter().flat_map(|file| file.names()).collect();
+        let only_looks = self.settings.only_looks;
+        let kept = named.iter().chain(lost.iter().filter(|_| only_looks));
+        let kept_parts: BTreeSet<String> = kept.flat_map(|file| file.names()).collect();
         for name in &found {
             let Some(id) = IndexFile::of_name(name) else {
                 continue;
             };
             self.raise_next(id.next_number());
-            if !named_parts.contains(name) {
+            if !kept_parts.contains(name) {
                 self.forget(id);
                 device.remove(name)?;
             }
@@ -51,15 +54,15 @@ impl IndexFiles {
         let mut missing = BTreeMap::new();
         for file in named {
             self.raise_next(file.next_number());
-            let opened = match missing_part(*file, &found) {
+            let unusable = self.lost_part(*file).or(missing_part(*file, &found));
+            let opened = match unusable {
                 None => self.open_pages(*file),
                 Some(error) => {
-                    for part in file.names().filter(|part| found.contains(part)) {
+                    let parts = file.names().filter(|part| found.contains(part));
+                    for part in parts.filter(|_| !only_looks) {
                         device.remove(&part)?;
                     }
-                    let mut pages = file.page_files();
-                    let lost = pages.find(|id| self.lost_with_cache.contains(id));
-                    Err(lost.map_or(error.clone(), |id| self.cause_of_loss(id, error)))
+                    Err(error)
                 }
             };
             match opened {
@@ -73,10 +76,7 @@ impl IndexFiles {
     /// Opens all page files of an index, or none. Level files are read when their index is opened.
     fn open_pages(&self, file: IndexFile) -> Result<()> {
         let mut parts = file.page_files();
-        let opened = parts.try_for_each(|id| {
-            let opened = self.pages.open_file(id);
-            opened.map_err(|error| self.cause_of_loss(id, error))
-        });
+        let opened = parts.try_for_each(|id| self.pages.open_file(id));
         opened.inspect_err(|_| self.forget(file))
     }
 
@@ -85,11 +85,18 @@ impl IndexFiles {
         Redo::new(&self.pages)
     }
 
-    fn cause_of_loss(&self, id: PageFileId, error: Error) -> Error {
-        match self.lost_with_cache.contains(&id) {
-            true => error.context("its newest pages were lost with the SSD cache"),
-            false => error,
-        }
+    /// The error of a file of which a part is lost with the SSD cache.
+    fn lost_part(&self, file: IndexFile) -> Option<Error> {
+        let (lost, cause) = self.lost_with_cache.as_ref()?;
+        let part = file.page_files().find(|id| lost.contains(id))?;
+        let what = format!(
+            "its newest pages were lost with the SSD cache: {}",
+            cause.message()
+        );
+        Some(Error::corrupt(
+            format!("file \"{}\"", page_file_name(part)),
+            what,
+        ))
     }
 
     /// Makes a step of the SSD cache that is due, until one fails: without free slots pages go to

@@ -3,6 +3,7 @@
 use super::*;
 use crate::catalog::index::{IndexStorage, LidBlockKind, LidBlocks};
 use crate::catalog::index_file::IndexFile;
+use std::collections::BTreeSet;
 use strandline_base::{Error, ManualClock, SqlState};
 use strandline_device::MemoryDevice;
 use strandline_index::PartOrder;
@@ -23,6 +24,7 @@ fn files_with(settings: Settings) -> (Arc<dyn Device>, Arc<IndexFiles>, Arc<Pool
         pair: None,
         was_cached: false,
         pool: &pool,
+        catalog: None,
     };
     let files = IndexFiles::new(&database, &settings, &txns);
     let files = files.expect("no files");

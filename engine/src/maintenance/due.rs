@@ -86,7 +86,7 @@ impl Db {
         let has_due = self.look_for_due(from);
         let failure = self.pacing_failure();
         // What has failed is tried again though nothing else asks for it.
-        let is_mending = failure.is_some() || self.has_given_up_reserve();
+        let is_mending = failure.is_some() || self.reserve.is_full();
         let has_cause = wanted || is_mending || self.is_short_of_memory() || (may_merge && has_due);
         let checkpoints = has_cause && !self.is_pausing();
         if checkpoints {

@@ -18,6 +18,7 @@ impl Db {
         if let Some(failure) = failure {
             return self.note_failure(failure);
         }
+        self.look_for_room();
         let merged = outcome.as_ref().map_or(0, |o| o.report.merged_ranges);
         let success = Success {
             is_in_vain: merged == 0 && self.is_short_of_memory(),
@@ -87,8 +88,8 @@ impl Db {
     }
 
     /// The first condition that prevents work, as an error: the database is closed, the log or the
-    /// manifest refuses writes for good, checkpoints fail, a table's records cannot be written, or
-    /// writers are refused for lack of memory.
+    /// manifest refuses writes for good, checkpoints fail, commits find no room on the disk, a
+    /// table's records cannot be written, or writers are refused for lack of memory.
     pub fn check_health(&self) -> Result<()> {
         if self.maintenance.closed.load(Ordering::Acquire) {
             return Err(closed());
@@ -97,6 +98,9 @@ impl Db {
         let pacing = self.pacing.report();
         if let Some(failure) = pacing.failure {
             return Err(failure.context("checkpoints fail"));
+        }
+        if self.reserve.is_full() {
+            return Err(self.full_disk());
         }
         let behind = self.set_aside_work();
         if let Some(behind) = behind.iter().find(|w| w.work.keeps_log()) {

@@ -4,7 +4,9 @@
 //! that may fill up, one in each directory. When a disk is full the reserve is given up, and its
 //! space serves the log records of transactions that only delete and drop, the manifest, and the
 //! runs and chunks that let larger files go. Until it can be allocated again, transactions that
-//! write rows are refused with 53100.
+//! write rows are refused with 53100, which names the directory without room. `/health` tells as
+//! long as the reserve is given up, and after a commit that found no room: until a commit finds
+//! room, or a checkpoint has succeeded and the log has room for its next segment.
 //!
 //! Lock order: `changing` is taken with nothing else held but the checkpoint's lock.
 
@@ -59,6 +61,7 @@ impl Db {
             Err(error) if is_full_disk(&error) => {
                 warn!("the disk is full: only what frees space is accepted: {error}");
                 self.reserve.is_given_up.store(true, Ordering::Release);
+                self.reserve.note_full(error);
                 Ok(())
             }
             outcome => outcome,
@@ -68,8 +71,9 @@ impl Db {
     fn allocate_reserve(&self) -> Result<()> {
         let allocate = |(name, tier): &(&str, Tier)| {
             let file = self.device().create_on(*tier, name)?;
-            file.set_len(self.settings.reserve_bytes)?;
-            file.sync()
+            let allocated = file.set_len(self.settings.reserve_bytes);
+            let allocated = allocated.and_then(|()| file.sync());
+            allocated.map_err(|error| self.in_directory(*tier, error))
         };
         let allocated = self.reserve_files().iter().try_for_each(allocate);
         let allocated = allocated.and_then(|()| self.device().sync_directory());
@@ -96,15 +100,39 @@ impl Db {
         removed.fold(Ok(()), Result::and)
     }
 
-    /// Gives the reserve up, since the disk is full. The log gets its next file first, which no
-    /// transaction that writes rows may use by then. Whether there was a reserve.
-    pub(crate) fn give_up_reserve(&self) -> bool {
+    /// The error with the directory of a tier.
+    fn in_directory(&self, tier: Tier, error: Error) -> Error {
+        let device = self.device();
+        let location = match device.tiers() {
+            Some(tiers) => tiers.device_of(tier).location(),
+            None => device.location(),
+        };
+        let name = match tier {
+            Tier::Fast => "the database's directory",
+            Tier::Capacity => "the capacity directory",
+        };
+        error.context(format!("{name} \"{location}\""))
+    }
+
+    /// Notes that the log has found no room. Returns the error with its directory.
+    pub(crate) fn note_full_log(&self, error: Error) -> Error {
+        let error = self.in_directory(Tier::Fast, error);
+        self.reserve.note_full(error.clone());
+        error
+    }
+
+    /// Gives the reserve up, since `cause` says that the disk is full. The log gets its next file
+    /// first, which no transaction that writes rows may use by then. Whether there was a reserve.
+    pub(crate) fn give_up_reserve(&self, cause: &Error) -> bool {
         let _changing = self.reserve.changing.lock();
         if !self.keeps_reserve() || self.has_given_up_reserve() {
             return false;
         }
         self.reserve.is_given_up.store(true, Ordering::Release);
-        warn!("the disk is full: only what frees space is accepted until there is room again");
+        self.reserve.note_full(cause.clone());
+        warn!(
+            "the disk is full: only what frees space is accepted until there is room again: {cause}"
+        );
         let removed = self.remove_reserve();
         // An append that finds no room tries again.
         let _ = removed.and_then(|()| self.wal.prepare_next_segment());
@@ -120,11 +148,29 @@ impl Db {
         if !self.has_given_up_reserve() {
             return Ok(());
         }
-        self.allocate_reserve()
-            .map_err(|e| e.context("the disk is full, and has no room for the reserve"))?;
+        if let Err(error) = self.allocate_reserve() {
+            if is_full_disk(&error) {
+                self.reserve.note_full(error.clone());
+            }
+            return Err(error.context("the disk is full, and has no room for the reserve"));
+        }
         self.reserve.is_given_up.store(false, Ordering::Release);
+        self.reserve.note_room();
         info!("the disk has room again");
         Ok(())
+    }
+
+    /// A checkpoint has succeeded: whether the log has room again, too.
+    pub(crate) fn look_for_room(&self) {
+        if !self.reserve.is_full() || self.has_given_up_reserve() {
+            return;
+        }
+        match self.wal.prepare_next_segment() {
+            Ok(()) => self.reserve.note_room(),
+            Err(error) if is_full_disk(&error) => drop(self.note_full_log(error)),
+            // The log refuses writes, which is told as such.
+            Err(_) => {}
+        }
     }
 
     /// Refuses a transaction that needs space while the disk is full. `record` is what it logs.
@@ -135,21 +181,24 @@ impl Db {
         if !self.has_given_up_reserve() || only_frees(record) {
             return Ok(());
         }
-        Err(full_disk())
+        Err(self.full_disk())
     }
-}
 
-/// 53100, with the way out.
-pub(crate) fn full_disk() -> Error {
-    Error::new(
-        ErrorKind::Unavailable,
-        SqlState::DISK_FULL,
-        "the disk is full: only statements that free space are accepted",
-    )
-    .with_hint(
-        "Free space on the device, DROP or TRUNCATE tables, or DELETE rows and VACUUM. ALTER TABLE \
-         ... SET (history = 'none') before that also frees what is kept as history.",
-    )
+    /// 53100, with what has found no room and the way out.
+    pub(crate) fn full_disk(&self) -> Error {
+        let place = self.reserve.full();
+        let place = place.map_or_else(String::new, |cause| format!(" ({})", cause.message()));
+        Error::new(
+            ErrorKind::Unavailable,
+            SqlState::DISK_FULL,
+            format!("the disk is full{place}: only statements that free space are accepted"),
+        )
+        .with_hint(
+            "Free space on the device of that directory, DROP or TRUNCATE tables, or DELETE rows \
+             and VACUUM. ALTER TABLE ... SET (history = 'none') before that also frees what is \
+             kept as history.",
+        )
+    }
 }
 
 /// Whether a transaction's record deletes and drops only.

@@ -16,9 +16,10 @@ use strandline_storage::block_cache::{BLOCK_CACHE_FILE, BlockCache, KnownFiles};
 use strandline_storage::file::data_file::data_file_id;
 use strandline_storage::run::run_file_id;
 
-/// Opens the cache that the settings ask for. `identity` is that of the database and its pair of
-/// directories; None: there is one directory, which has no cache. `next_file` is the number of the
-/// next file in the durable manifest. A cache that cannot be opened is removed, and `steps` tells.
+/// Opens the cache that the settings ask for, or that is there if the opening only looks.
+/// `identity` is that of the database and its pair of directories; None: there is one directory,
+/// which has no cache. `next_file` is the number of the next file in the durable manifest. A cache
+/// that cannot be opened is removed, and `steps` tells.
 ///
 /// # Errors
 /// 55000 for a cache that is newer than the database and cannot be removed; those of the device if
@@ -34,7 +35,11 @@ pub(super) fn open(
     let Some(identity) = identity else {
         return Ok(None);
     };
-    let Some(settings) = options.settings.block_cache(identity) else {
+    let settings = match options.settings.only_looks {
+        true => BlockCache::settings_found(device, identity)?,
+        false => options.settings.block_cache(identity),
+    };
+    let Some(settings) = settings else {
         remove(device)?;
         return Ok(None);
     };

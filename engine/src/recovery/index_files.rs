@@ -7,7 +7,8 @@
 //!    are read ahead, if they have left memory since their image.
 //! 3. An index has the entries of its file. An index in levels gets those of the noted rows again
 //!    (`noted_rows`). An index whose file is missing, lost or damaged is built from the rows, in a
-//!    new file.
+//!    new file. An opening that only looks leaves the index unusable and the file where it is: a
+//!    checkpoint names it as lost.
 //! 4. A transaction makes the definitions name the files that are in use. Only after it may there
 //!    be writers, so no definition names a file that writers have passed over. Without room for it
 //!    these files are removed, and a definition names a file that is missing.
@@ -65,17 +66,23 @@ impl Recovery {
         let newest = self.database.catalogs.last();
         let mut named =
             newest.map_or_else(BTreeSet::new, |(_, newest)| newest.finished_index_files());
-        for file in named.extract_if(.., |file| known.lost.contains(&file.number())) {
+        let is_lost = |file: &IndexFile| known.lost.contains(&file.number());
+        let lost: BTreeSet<IndexFile> = named.extract_if(.., is_lost).collect();
+        for file in &lost {
             let what = "its entries could not be stored before the database was closed";
-            files.note_lost(file, Error::corrupt(file.name(), what));
+            files.note_lost(*file, Error::corrupt(file.name(), what));
         }
-        for (file, failure) in files.open(device, &named)? {
+        for (file, failure) in files.open(device, &named, &lost)? {
+            named.remove(&file);
+            if self.only_looks {
+                files.note_lost(file, failure);
+                continue;
+            }
             let index = newest.map_or_else(String::new, |(_, newest)| newest.index_of_file(file));
             error!(
                 file = file.name(),
                 index, "a file cannot be opened, and its index is built from the rows: {failure}"
             );
-            named.remove(&file);
         }
         self.index_files = named;
         let records = std::mem::replace(&mut self.page_records, PageRecords::new(Lsn(0), 0));
@@ -117,24 +124,67 @@ impl Recovery {
         }
     }
 
+    /// The index that `open` makes of the file of its definition, and the number of rows that were
+    /// entered again. None: it is to be built.
+    ///
+    /// # Errors
+    /// Those of the file, if the opening only looks.
+    fn index_of_file(
+        &self,
+        def: &IndexDef,
+        store: &Store,
+        open: impl FnOnce(IndexFile) -> Result<Arc<StoredIndex>>,
+    ) -> Result<Option<(Arc<StoredIndex>, u64)>> {
+        let files = &self.database.index_files;
+        let failed = match self.opened(def) {
+            Some(file) => {
+                let opened = open(file).and_then(|index| {
+                    let entered = self.enter_noted(store, &index)?;
+                    Ok((index, entered))
+                });
+                match opened {
+                    Ok(opened) => return Ok(Some(opened)),
+                    Err(cause) => Some((file, cause)),
+                }
+            }
+            // The others have been told.
+            None => {
+                let file = def.file().filter(|_| self.only_looks);
+                file.and_then(|file| files.lost().remove_entry(&file))
+            }
+        };
+        match failed {
+            Some((file, cause)) if self.only_looks => {
+                files.note_lost(file, cause.clone());
+                Err(cause.context(format!(
+                    "file \"{}\" cannot be used, and an ordinary opening builds the index from \
+                     the rows",
+                    file.name()
+                )))
+            }
+            Some((_, cause)) => {
+                note_unopened(&def.name, &cause);
+                Ok(None)
+            }
+            None => Ok(None),
+        }
+    }
+
     /// Step 3 of a secondary index, with the number of rows that were entered again. None: it is to
     /// be built.
+    ///
+    /// # Errors
+    /// Those of its file, if the opening only looks.
     pub(super) fn secondary_of_file(
         &self,
         table: &TableDef,
         def: &IndexDef,
         store: &Store,
         expressions: Option<&dyn RowExpressions>,
-    ) -> Option<(Arc<StoredIndex>, u64)> {
-        let file = self.opened(def)?;
-        let index = StoredIndex::secondary_of_file(table, def, store, (file, expressions));
-        let opened = index.and_then(|index| {
-            let entered = self.enter_noted(store, &index)?;
-            Ok((index, entered))
-        });
-        opened
-            .map_err(|cause| note_unopened(&def.name, &cause))
-            .ok()
+    ) -> Result<Option<(Arc<StoredIndex>, u64)>> {
+        self.index_of_file(def, store, |file| {
+            StoredIndex::secondary_of_file(table, def, store, (file, expressions))
+        })
     }
 
     /// Step 3 of a constraint's index, of which `key` is one in memory. Returns the number of rows
@@ -145,20 +195,13 @@ impl Recovery {
         key: &StoredIndex,
         store: &Arc<Store>,
     ) -> Result<u64> {
-        let mut defs = table.ordered_defs(&key.columns);
-        let def = defs.find(|def| self.opened(def).is_some());
-        if let Some(def) = def
-            && let Some(file) = self.opened(def)
-        {
-            let index = StoredIndex::key_of_file(table, &key.columns, store, file);
-            let opened = index.and_then(|index| {
-                let entered = self.enter_noted(store, &index)?;
+        let mut defs: Vec<&IndexDef> = table.ordered_defs(&key.columns).collect();
+        defs.sort_by_key(|def| self.opened(def).is_none());
+        if let Some(def) = defs.first() {
+            let open = |file| StoredIndex::key_of_file(table, &key.columns, store, file);
+            if let Some((index, entered)) = self.index_of_file(def, store, open)? {
                 store.put_index(index);
-                Ok(entered)
-            });
-            match opened {
-                Ok(entered) => return Ok(entered),
-                Err(cause) => note_unopened(&def.name, &cause),
+                return Ok(entered);
             }
         }
         let index = StoredIndex::of_key(table, &key.columns, store)?;
@@ -194,7 +237,7 @@ impl Db {
         // There may be room now.
         match self.commit_file_names() {
             Err(error) if is_full_disk(&error) => {
-                self.give_up_reserve();
+                self.give_up_reserve(&error);
                 warn!(
                     "the disk is full: indexes in files that this opening has built, or could not \
                      build, are built again by the next one: {error}"
@@ -206,7 +249,7 @@ impl Db {
     }
 
     fn commit_file_names(self: &Arc<Self>) -> Result<()> {
-        let txn = self.begin(TxnOptions::default())?;
+        let txn = self.begin_own(TxnOptions::default())?;
         txn.change_catalog(&mut |catalog| self.name_index_files(None, catalog))?;
         txn.commit().map(|_| ())
     }

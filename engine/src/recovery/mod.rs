@@ -90,11 +90,14 @@ impl Db {
         };
         *db.lock.lock() = Some(lock);
         db.open_reserve()?;
-        db.remove_unfinished_indexes();
+        let only_looks = db.settings.only_looks;
+        if !only_looks {
+            db.remove_unfinished_indexes();
+        }
         db.name_opened_files()?;
         // Tails that the log has filled.
         db.lend_to_tails();
-        if db.settings.background_maintenance {
+        if db.settings.background_maintenance && !only_looks {
             db.start_maintenance()?;
         }
         Ok(db)
@@ -271,6 +274,7 @@ fn index_files(
         pair: tied.pair.map(|pair| pair.pair_id),
         was_cached: known.is_some_and(|files| files.is_cached),
         pool: &shared.pool,
+        catalog: state.catalogs.last().map(|(_, newest)| &**newest),
     };
     IndexFiles::new(&database, &options.settings, &shared.txns)
 }

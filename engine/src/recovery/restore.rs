@@ -71,6 +71,8 @@ pub(super) struct Recovery {
     pub noted_rows: NotedRows,
     /// the files of indexes that could be opened
     pub index_files: BTreeSet<IndexFile>,
+    /// see [`Settings::only_looks`]
+    pub only_looks: bool,
 }
 
 /// Restores a part of `store`, unless another part of it has failed; a failure or a panic closes it
@@ -115,6 +117,7 @@ impl Recovery {
             read_through: Lsn(state.replay_from()),
             noted_rows: NotedRows::new(Lsn(state.indexes_from()), settings.memory_bytes),
             index_files: BTreeSet::new(),
+            only_looks: settings.only_looks,
         };
         recovery.report.threads = recovery.threads as u64;
         for (id, storage) in &state.storages {
@@ -337,7 +340,11 @@ impl Recovery {
                 });
                 self.report.entered_rows += filled.as_ref().unwrap_or(&0);
                 if let Err(failure) = filled {
-                    let failure = unusable(failure, &self.database.key_name(*id, &key.columns));
+                    let failure = unusable(
+                        failure,
+                        &self.database.key_name(*id, &key.columns),
+                        self.only_looks,
+                    );
                     store.put_index(key.made_unusable(store, failure.clone()));
                     self.failures.push((*id, Work::BuildIndexes, failure));
                 }
@@ -369,7 +376,7 @@ impl Recovery {
                         let index = StoredIndex::secondary(table, &def, store, expressions)?;
                         return Ok((index, 0));
                     }
-                    if let Some(opened) = self.secondary_of_file(table, def, store, expressions) {
+                    if let Some(opened) = self.secondary_of_file(table, def, store, expressions)? {
                         return Ok(opened);
                     }
                     let index = StoredIndex::secondary(table, def, store, expressions)?;
@@ -378,7 +385,8 @@ impl Recovery {
                     Ok((index, 0))
                 });
                 let (index, entered) = built.unwrap_or_else(|failure| {
-                    let failure = unusable(failure, &format!("index \"{}\"", def.name));
+                    let failure =
+                        unusable(failure, &format!("index \"{}\"", def.name), self.only_looks);
                     let id = table.storage;
                     self.failures
                         .push((id, Work::BuildIndexes, failure.clone()));
@@ -391,8 +399,11 @@ impl Recovery {
     }
 }
 
-/// The error of an index that could not be built.
-fn unusable(failure: Error, index: &str) -> Error {
+/// The error of an index that could not be built, or not be opened by an opening that only looks.
+fn unusable(failure: Error, index: &str, only_looks: bool) -> Error {
+    if only_looks {
+        return failure.context(index);
+    }
     let what = format!("{index} could not be built when the database was opened");
     failure.context(what).with_hint(
         "Restore a backup, or drop the index or its constraint and copy what scans can read. An \

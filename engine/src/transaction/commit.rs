@@ -139,7 +139,12 @@ impl Transaction {
         self.db.check_space(record)?;
         match self.db.wal().append(record, stamp) {
             Err(error) => self.append_in_reserve(error, record, stamp),
-            appended => appended,
+            appended => {
+                if self.db.reserve.is_full() && !self.db.has_given_up_reserve() {
+                    self.db.reserve.note_room();
+                }
+                appended
+            }
         }
     }
 
@@ -150,9 +155,13 @@ impl Transaction {
         record: &mut [u8],
         stamp: &mut dyn FnMut(&mut [u8], Lsn) -> Result<()>,
     ) -> Result<wal::Appended> {
-        match is_full_disk(&error) && only_frees(record) && self.db.give_up_reserve() {
+        if !is_full_disk(&error) {
+            return Err(error);
+        }
+        let cause = self.db.note_full_log(error);
+        match only_frees(record) && self.db.give_up_reserve(&cause) {
             true => self.db.wal().append(record, stamp),
-            false => Err(error),
+            false => Err(self.db.full_disk()),
         }
     }
 

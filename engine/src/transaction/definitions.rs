@@ -148,7 +148,9 @@ impl Db {
         let store = self.any_store(table.storage)?;
         let file_of = |def: &IndexDef| {
             let index = find_readable_index(&store, table, def.id)?;
-            index.file()
+            // An opening that only looks passes over no file for good.
+            let only_looks = self.settings.only_looks;
+            index.file().or_else(|| def.file().filter(|_| only_looks))
         };
         // The files of a table that could not be restored wait for an opening that restores it.
         Ok(match store.check_restored() {

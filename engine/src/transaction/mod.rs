@@ -145,8 +145,17 @@ impl TxnState {
 }
 
 impl Db {
-    /// Starts a transaction.
+    /// Starts a transaction. In a database that was opened to look at it, it is read-only.
     pub fn begin(self: &Arc<Self>, options: TxnOptions) -> Result<Arc<Transaction>> {
+        let read_only = options.read_only || self.settings.only_looks;
+        self.begin_own(TxnOptions {
+            read_only,
+            ..options
+        })
+    }
+
+    /// Starts a transaction of the opening itself.
+    pub(crate) fn begin_own(self: &Arc<Self>, options: TxnOptions) -> Result<Arc<Transaction>> {
         if self.maintenance.closed.load(Ordering::Acquire) {
             return Err(closed());
         }

@@ -85,6 +85,57 @@ fn a_closed_database_with_a_cache_is_restored() {
     assert_right(&db, &model, "restored");
 }
 
+/// `check`, `inspect` and `backup` know neither the size of the cache nor the memory of its server.
+#[test]
+fn a_look_leaves_the_cache_as_it_is() {
+    let (machine, wall, db, model) = begin(1);
+    db.close().expect("close");
+    drop(db);
+    warm_up(&machine, &wall, &model);
+    let before = machine.cache_file().expect("a cache");
+    let looking = Settings {
+        only_looks: true,
+        ..eager(6)
+    };
+    let db = open_with(machine.device(), &wall, looking).expect("open");
+    assert_eq!(db.check().expect("a check"), Vec::<String>::new());
+    let found = stats(&db);
+    assert!(found.blocks > 0 && found.replaced == 0, "{found:?}");
+    let copy: Arc<dyn Device> = Arc::new(MemoryDevice::new());
+    db.backup(&copy, &|_| true).expect("backup");
+    drop(db);
+    assert!(
+        machine.cache_file().as_ref() == Some(&before),
+        "it has changed"
+    );
+    let db = machine.open(&wall).expect("open");
+    assert_eq!(stats(&db).blocks, found.blocks);
+    assert_right(&db, &model, "looked at");
+    assert!(stats(&db).hits > 0);
+}
+
+/// A cache of another copy may know other blocks by the numbers of this one's files.
+#[test]
+fn a_look_removes_a_cache_of_another_copy() {
+    let (machine, wall, db, model) = begin(1);
+    db.close().expect("close");
+    drop(db);
+    warm_up(&machine, &wall, &model);
+    let (other, _, db, _) = begin(2);
+    db.close().expect("close");
+    drop(db);
+    other.fast.device().remove(CACHE).expect("removed");
+    let file = other.fast.device().create(CACHE).expect("create");
+    let content = machine.cache_file().expect("a cache");
+    file.write_all_at(&content, 0).expect("write");
+    let looking = Settings {
+        only_looks: true,
+        ..eager(6)
+    };
+    let db = open_with(other.device(), &wall, looking).expect("open");
+    assert!(db.block_cache_stats().is_none() && other.cache_file().is_none());
+}
+
 /// Going back loads new files from old ones, whose blocks are cached.
 #[test]
 fn going_back_with_a_cache_gives_the_old_rows() {

@@ -36,6 +36,8 @@ mod key_hints;
 mod left_builds;
 #[path = "../indexes/loads.rs"]
 mod loads;
+#[path = "../page_indexes/looks.rs"]
+mod looks;
 #[path = "../page_indexes/machine.rs"]
 mod machine;
 #[path = "../indexes/maintenance.rs"]

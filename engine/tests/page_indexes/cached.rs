@@ -4,11 +4,12 @@
 use crate::common::*;
 use crate::faults::{begin, insert_some, update_some, verify};
 use crate::files::{named_files, page_files};
+use crate::looks::look;
 use crate::machine::{CACHE_BYTES, Machine, Place};
 use crate::support::*;
 use std::sync::Arc;
 use strandline_base::ManualClock;
-use strandline_device::Device;
+use strandline_device::{Device, MemoryDevice};
 use strandline_engine::catalog::HistoryPolicy;
 use strandline_engine::*;
 use strandline_sim::SimDisk;
@@ -109,7 +110,7 @@ fn a_cache_that_is_turned_off_is_not_lost_when_a_crash_comes_before_a_checkpoint
 fn an_opening_that_only_looks_leaves_the_cache_as_it_is() {
     let (machine, wall) = closed(10);
     let settings = Settings {
-        ssd_cache_as_found: true,
+        only_looks: true,
         ..machine.at(Place::TwoDirectories).settings()
     };
     let slots = |machine: &Machine| machine.fast.content(SLOTS).map(|bytes| bytes.len());
@@ -126,6 +127,48 @@ fn an_opening_that_only_looks_leaves_the_cache_as_it_is() {
     let db = machine.open(&wall).expect("open");
     assert_eq!(named_files(&db), named, "nothing was built");
     assert!(db.ssd_cache_stats().expect("a cache").fresh_blocks > 0);
+}
+
+/// A cache that is lost is reported by a look, which leaves everything so that the cache can be put
+/// back; after a checkpoint without it the page files are given up.
+#[test]
+fn a_look_beside_a_lost_cache_changes_nothing_that_the_cache_belongs_to() {
+    for takes_backup in [false, true] {
+        let (machine, wall) = closed(12);
+        let db = machine.open(&wall).expect("open");
+        let named = named_files(&db);
+        db.close().expect("close");
+        drop(db);
+        let machine = machine.after_crash(0);
+        let slots = machine.fast.content(SLOTS).expect("slots");
+        remove(&machine.fast, SLOTS);
+        let content = |machine: &Machine| {
+            let names = [DIRECTORY, MARKER]
+                .into_iter()
+                .chain(named.iter().map(String::as_str));
+            let disk = |name| machine.disks().find_map(|disk| disk.content(name));
+            names.map(disk).collect::<Vec<_>>()
+        };
+        let before = content(&machine);
+        let db = look(&machine, &wall);
+        let damage = db.check().expect("a check");
+        for file in &named {
+            let is_named = |line: &String| line.contains(file) && line.contains("SSD cache");
+            assert!(damage.iter().any(is_named), "{file}: {damage:?}");
+        }
+        if takes_backup {
+            let copy: Arc<dyn Device> = Arc::new(MemoryDevice::new());
+            db.backup(&copy, &|_| true).expect("backup");
+        }
+        drop(db);
+        assert_eq!(content(&machine), before);
+        overwrite(&machine.fast, SLOTS, &slots);
+        let db = machine.open(&wall).expect("open");
+        assert_eq!(named_files(&db) == named, !takes_backup);
+        assert_sound(&db, "put back");
+        drop(db);
+        verify(&machine.after_crash(1), &wall, "put back");
+    }
 }
 
 /// Old databases have page files on the fast tier.
@@ -249,7 +292,12 @@ fn a_damaged_slot_gives_no_wrong_entries() {
         assert_eq!(count.expect("a scan"), 60);
         let damage = db.check().expect("check");
         match damage.iter().find(|line| line.contains("SSD cache")) {
-            Some(_) => met += 1,
+            Some(line) => {
+                let is_named =
+                    line.contains("table public.t, index \"t_") && line.contains("REINDEX");
+                assert!(is_named, "{line}");
+                met += 1;
+            }
             None => assert_sound(&db, "damage that costs nothing"),
         }
     }

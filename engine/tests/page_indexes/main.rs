@@ -30,6 +30,7 @@ mod key_hints;
 mod left_builds;
 #[path = "../indexes/loads.rs"]
 mod loads;
+mod looks;
 mod machine;
 #[path = "../indexes/maintenance.rs"]
 mod maintenance;

@@ -40,8 +40,9 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// 58P02 if `target` exists, XX001 with the file's name if stored bytes are damaged, 57014 if
-    /// `observer` returned false, and errors of the file system.
+    /// 22023 if `target` is in a directory of the database, 58P02 if it exists, XX001 with the
+    /// file's name if stored bytes are damaged, 57014 if `observer` returned false, and errors of
+    /// the file system.
     pub fn backup(
         &self,
         target: impl AsRef<Path>,

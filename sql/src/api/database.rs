@@ -36,7 +36,7 @@ use parking_lot::Mutex;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use strandline_base::{Clock, Error, Result, SqlState, SystemClock};
+use strandline_base::{Clock, Error, ErrorKind, Result, SqlState, SystemClock};
 use strandline_device::{Device, MemoryDevice};
 use strandline_engine::catalog::Catalog;
 use strandline_engine::{CheckpointReport, Db, DbOptions, Inspection, Settings};
@@ -203,11 +203,13 @@ impl DatabaseBuilder {
         self
     }
 
-    /// Leaves the SSD cache as large as it is found, for an opening that only looks. Without it, a
-    /// cache that no parameter asks for is emptied and removed.
+    /// Opens the database to look at it: for [`Database::check`], [`Database::inspect`] and
+    /// [`Database::backup`]. Transactions are read-only, the caches on the fast tier stay as they
+    /// are found, and so do damaged files of indexes. Other openings empty a cache that no
+    /// parameter asks for, and build damaged indexes again.
     #[must_use]
-    pub fn ssd_cache_as_found(mut self) -> Self {
-        self.open.engine.ssd_cache_as_found = true;
+    pub fn only_looks(mut self) -> Self {
+        self.open.engine.only_looks = true;
         self
     }
 
@@ -422,7 +424,14 @@ impl Database {
     /// problem.
     pub fn check(&self) -> Result<Vec<String>> {
         let mut damage = self.shared.db.check()?;
-        damage.extend(self.connect().check_constraints()?);
+        match self.connect().check_constraints() {
+            Ok(violated) => damage.extend(violated),
+            // Queries meet the damage that has been found.
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                damage.push(error.message().to_owned());
+            }
+            Err(error) => return Err(error),
+        }
         Ok(damage)
     }
 

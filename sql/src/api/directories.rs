@@ -4,10 +4,10 @@
 //! A database records where its capacity tier is, so `capacity_dir` or `capacity_url` is needed
 //! once, and again when the files have moved. The engine checks that the two belong together.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use strandline_base::{Error, ErrorKind, Result, SqlState};
-use strandline_device::{CapacityChoice, Device, OsDevice, TieredDevice};
+use strandline_device::{CapacityChoice, Device, OsDevice, TieredDevice, resolved};
 use strandline_engine::{Db, recorded_capacity_path};
 use strandline_object::{ObjectUrl, Options, Place};
 
@@ -153,28 +153,6 @@ pub fn refuse_overlap(path: &Path, capacity_dir: &Path) -> Result<()> {
         ),
     )
     .with_hint("Give a directory of its own, on another device."))
-}
-
-/// The canonical path of a directory that may not exist yet.
-pub fn resolved(path: &Path) -> PathBuf {
-    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
-    let existing = absolute.ancestors().find_map(|ancestor| {
-        let canonical = ancestor.canonicalize().ok()?;
-        let missing = absolute.strip_prefix(ancestor).ok()?;
-        Some(missing.components().fold(canonical, below))
-    });
-    existing.unwrap_or(absolute)
-}
-
-/// The path of `component` in `directory`, without a link in the way: `..` leads to the parent.
-fn below(mut directory: PathBuf, component: Component<'_>) -> PathBuf {
-    match component {
-        Component::ParentDir => {
-            directory.pop();
-        }
-        component => directory.push(component),
-    }
-    directory
 }
 
 /// 58P01: there is no database on `device`.

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use strandline_base::{Error, ErrorKind, Result, SqlState};
-use strandline_device::{Device, File, StagedDirectory, Tier};
+use strandline_device::{Device, File, StagedDirectory, Tier, resolved};
 use strandline_object::{ObjectUrl, Options, Place};
 
 /// A capacity tier in the making.
@@ -34,7 +34,7 @@ impl StagedTier {
         match place {
             Place::Directory(dir) => {
                 let staged = StagedDirectory::begin(&dir)?;
-                Ok(Self::Directory(staged, directories::resolved(&dir)))
+                Ok(Self::Directory(staged, resolved(&dir)))
             }
             Place::Objects(url) => {
                 let staged = StagedObjects::begin(url.open(Options::default())?)?;

@@ -146,14 +146,11 @@ impl BlockCache {
         self.state.lock().segments()
     }
 
-    /// The bytes by which the cache is smaller than its settings ask for, in whole segments: there
-    /// is no room for them.
-    pub fn missing_bytes(&self) -> u64 {
+    /// The bytes of all segments, if there is no room for those that the settings ask for.
+    pub fn smaller_than_wanted(&self) -> Option<u64> {
         let state = self.state.lock();
-        let missing = state
-            .slots_wanted()
-            .saturating_sub(state.slots.len() as u32);
-        u64::from(missing) * u64::from(state.settings.segment_bytes)
+        let (slots, wanted) = (state.slots.len() as u32, state.slots_wanted());
+        (slots < wanted).then(|| u64::from(slots) * u64::from(state.settings.segment_bytes))
     }
 
     /// The counts so far, and the present content.

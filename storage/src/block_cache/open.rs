@@ -90,6 +90,26 @@ impl BlockCache {
         Ok(cache)
     }
 
+    /// The settings that the cache on `device` was made with, for an opening that does not know
+    /// them. None: there is no cache, or a damaged one, or one of another database.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn settings_found(device: &dyn Device, identity: u128) -> Result<Option<Settings>> {
+        let Some(file) = SegmentFile::find(device)? else {
+            return Ok(None);
+        };
+        let header = match Header::read(&*file) {
+            Err(error) if is_readable(&error) => return Ok(None),
+            header => header?,
+        };
+        let settings = Settings {
+            segment_bytes: header.segment_bytes,
+            ..Settings::new(identity, file.len()?)
+        };
+        Ok((header.identity == identity).then_some(settings))
+    }
+
     /// Removes the file of a cache that is not used any more; durable on return.
     ///
     /// # Errors

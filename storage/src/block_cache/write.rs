@@ -15,6 +15,7 @@ use super::core::{BlockCache, Writer};
 use super::layout::Head;
 use super::settings::{Admission, ENTRY_BYTES, GHOST_BYTES, SEGMENTS_IN_MEMORY};
 use crate::cache_counters::add;
+use crate::cache_room::enlarge;
 
 /// Admissions that are refused after the first failed write.
 const PAUSE_FIRST: u64 = 128;
@@ -127,7 +128,7 @@ impl BlockCache {
     }
 
     /// Writes the header and allocates the file, if an earlier attempt has failed. Without space
-    /// the segments that are there are used.
+    /// the segments that are there are used, or as many are made as fit.
     pub(super) fn prepare_file(&self, writer: &mut Writer) -> Result<()> {
         if !writer.has_header {
             self.file.write_header()?;
@@ -139,13 +140,15 @@ impl BlockCache {
         if found >= wanted {
             return Ok(());
         }
-        let allocated = self.file.set_slots(wanted);
+        let allocated = match found {
+            0 => enlarge(0, wanted, &|slots| self.file.set_slots(slots)),
+            _ => self.file.set_slots(wanted).map(|()| wanted),
+        };
         if allocated.is_err() && found > 0 {
             add(&self.counters.failed_writes, 1);
             return Ok(());
         }
-        allocated?;
-        self.state.lock().add_slots(wanted);
+        self.state.lock().add_slots(allocated?);
         Ok(())
     }
 

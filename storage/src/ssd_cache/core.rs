@@ -60,15 +60,14 @@ impl SsdCache {
         self.settings.slot_bytes.into()
     }
 
-    /// The bytes by which the cache is smaller than `wanted_bytes`, in whole slots. The opening
-    /// found no room for them.
-    pub fn missing_bytes(&self, wanted_bytes: u64) -> u64 {
+    /// The bytes of all slots, if the opening found no room for those of `wanted_bytes`.
+    pub fn smaller_than(&self, wanted_bytes: u64) -> Option<u64> {
         let wanted = match self.settings.mode {
             Mode::Off => 0,
             _ => self.settings.slots_of(wanted_bytes),
         };
-        let missing = wanted.saturating_sub(self.state.lock().limit);
-        u64::from(missing) * self.slot_bytes()
+        let slots = self.state.lock().limit;
+        (slots < wanted).then(|| u64::from(slots) * self.slot_bytes())
     }
 
     /// Slots that rounds keep free.
@@ -272,7 +271,8 @@ pub(super) fn damaged_fresh(error: Error, block: BlockKey) -> Error {
             "the SSD cache has lost the newest version of the block at {block}"
         ))
         .with_hint(
-            "The capacity tier has an older version only. Restore a backup, or rebuild the object \
-             that the file belongs to.",
+            "The capacity tier has an older version only. If the file is an index's, REINDEX \
+             builds the index again from the rows; `strandline check` names it. Else restore a \
+             backup.",
         )
 }

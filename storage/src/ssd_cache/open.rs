@@ -19,6 +19,7 @@ use super::settings::{Mode, OnLoss, Settings};
 use super::slots::{SLOTS_FILE, SlotFile, slots_for};
 use super::state::State;
 use crate::cache_counters::add;
+use crate::cache_room::enlarge;
 
 /// The cache's files as they were found.
 pub(super) struct Remains {
@@ -97,13 +98,11 @@ impl SsdCache {
         };
         let mut allocated = slots.slots()?;
         if limit > allocated {
-            match slots.set_slots(limit) {
-                Err(error) if error.sqlstate() == SqlState::DISK_FULL => limit = allocated,
-                allocation => {
-                    allocation?;
-                    allocated = limit;
-                }
-            }
+            limit = match enlarge(allocated, limit, &|limit| slots.set_slots(limit)) {
+                Err(error) if error.sqlstate() == SqlState::DISK_FULL => allocated,
+                enlarged => enlarged?,
+            };
+            allocated = limit;
         }
         let mut state = State::new(0, allocated, settings.admission);
         for listed in listed {

@@ -112,7 +112,8 @@ impl Db {
         }
     }
 
-    fn index_name(&self, store: &Store, index: &StoredIndex) -> String {
+    /// The name of an index that has a file.
+    pub(crate) fn index_name(&self, store: &Store, index: &StoredIndex) -> String {
         let catalog = self.catalog();
         let mut tables = catalog.tables.values();
         let table = tables.find(|table| table.storage == store.id());

@@ -73,14 +73,14 @@ impl Db {
     pub(crate) fn checkpoint_in_space(&self, effort: Effort) -> Result<CheckpointOutcome> {
         if !self.has_given_up_reserve() {
             let outcome = self.write_checkpoint(effort);
-            let is_full = match &outcome {
-                Ok(outcome) => outcome.failure.is_some(),
-                Err(error) => is_full_disk(error),
+            let full = match &outcome {
+                Ok(outcome) => outcome.failure.as_ref(),
+                Err(error) => Some(error).filter(|error| is_full_disk(error)),
             };
-            if !is_full {
+            let Some(full) = full else {
                 return outcome;
-            }
-            self.give_up_reserve();
+            };
+            self.give_up_reserve(full);
         }
         let mut freed = self.free_space()?;
         if freed.failure.is_some() {

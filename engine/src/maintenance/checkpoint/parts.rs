@@ -10,7 +10,7 @@ use crate::db::Db;
 use crate::db::set_aside::Work;
 use crate::maintenance::effort::Effort;
 use crate::maintenance::outcome::{CheckpointOutcome, CheckpointReport};
-use crate::maintenance::reserve::{full_disk, is_full_disk};
+use crate::maintenance::reserve::is_full_disk;
 use crate::maintenance::set_aside::contained;
 use crate::manifest_state::KeptLog;
 use crate::store::Store;
@@ -75,7 +75,7 @@ impl Db {
         let Named { storages, live, .. } = named;
         if effort == Effort::DropsOnly {
             parts.failed.clone_from(live);
-            parts.no_room = Some(full_disk());
+            parts.no_room = Some(self.full_disk());
             return parts;
         }
         let terms = Terms {

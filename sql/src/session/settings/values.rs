@@ -156,9 +156,11 @@ pub fn bytes(name: &str, value: &str) -> Result<u64> {
         "kb" => 1_000,
         "mb" => 1_000_000,
         "gb" => 1_000_000_000,
+        "tb" => 1_000_000_000_000,
         "k" | "kib" => 1 << 10,
         "m" | "mib" => 1 << 20,
         "g" | "gib" => 1 << 30,
+        "t" | "tib" => 1 << 40,
         _ => return Err(refused()),
     };
     let number: u64 = number.parse().map_err(|_| refused())?;
@@ -372,7 +374,9 @@ mod tests {
     fn sizes_have_units() {
         assert_eq!(bytes("x", "512MB").expect("decimal"), 512_000_000);
         assert_eq!(bytes("x", "4GiB").expect("binary"), 4 << 30);
-        for text in ["", "MB", "-1", "1.5GB", "1 TB", "99999999999999999999"] {
+        assert_eq!(bytes("x", "1TB").expect("decimal"), 1_000_000_000_000);
+        assert_eq!(bytes("x", "2tib").expect("binary"), 2 << 40);
+        for text in ["", "MB", "-1", "1.5GB", "1 PB", "99999999999999999999"] {
             assert!(bytes("x", text).is_err(), "{text}");
         }
     }

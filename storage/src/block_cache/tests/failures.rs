@@ -169,7 +169,7 @@ fn on_a_full_disk_the_cache_has_what_is_there_and_grows_later() {
     rig.disk.limit_capacity(Some(100));
     let cache = rig.open(settings(4));
     assert_eq!(cache.stats().cache_bytes, 0);
-    assert_eq!(cache.missing_bytes(), 4 * u64::from(SEGMENT_BYTES));
+    assert_eq!(cache.smaller_than_wanted(), Some(0));
     assert_eq!(offer(&cache, 0, 300).min(1), 1, "two segments in memory");
     let stats = cache.stats();
     assert!(stats.failed_writes > 0 && stats.refusals > 0, "{stats:?}");
@@ -177,10 +177,22 @@ fn on_a_full_disk_the_cache_has_what_is_there_and_grows_later() {
     let paused = cache.stats().paused;
     offer(&cache, 1_000, paused + 50);
     assert_eq!(cache.stats().cache_bytes, 4 * u64::from(SEGMENT_BYTES));
-    assert_eq!(cache.missing_bytes(), 0);
+    assert_eq!(cache.smaller_than_wanted(), None);
     assert!(is_cached(&cache, block(2, 1_000 + paused + 49)));
     cache.flush().unwrap();
     drop(cache);
+    // A new one has what fits.
+    let other = Rig::new();
+    let room = 40 * u64::from(SEGMENT_BYTES);
+    other
+        .disk
+        .limit_capacity(Some(other.disk.used_bytes() + room));
+    let small = other.open(settings(1_000));
+    let bytes = small.stats().cache_bytes;
+    assert!((room / 4..=room * 3 / 4).contains(&bytes), "{bytes}");
+    assert_eq!(small.smaller_than_wanted(), Some(bytes));
+    assert!(offer(&small, 0, 300) > 0);
+    drop(small);
     // A larger cache that finds no space has the old size.
     let used = rig.disk.used_bytes();
     rig.disk.limit_capacity(Some(used + 10));
