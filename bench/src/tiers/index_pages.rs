@@ -22,7 +22,8 @@ use strandline::{Database, Settings};
 use strandline_base::rng::Rng;
 use strandline_bench_tpcc::experiment::processor;
 use strandline_device::{
-    Device, EmulatedHdd, HddModel, Limits, Load, OsDevice, Throttled, TieredDevice, real_delays,
+    Device, EmulatedHdd, HddModel, Limits, Load, OsDevice, TAKEOVER_FILE, Throttled, TieredDevice,
+    real_delays,
 };
 
 /// Rounds of every case; the figure is their median.
@@ -269,6 +270,8 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let place = |name| bench.directory.join("index-pages").join(name);
     let size = load(&place("with"), rows)?;
     files::copy(&place("with"), &place("without"))?;
+    // The copy's two directories belong together, and not to the original's.
+    std::fs::write(place("without").join("fast").join(TAKEOVER_FILE), "")?;
     let with = Tiers::new(&place("with"), rows, size, true)?;
     let without = Tiers::new(&place("without"), rows, size, false)?;
     let (seed, time) = (bench.seed, bench.round);
