@@ -161,6 +161,10 @@ impl Pool {
     pub fn is_over_budget(&self) -> bool {
         self.used_bytes() > self.budget_bytes()
     }
+    /// Whether nothing has to leave for so many bytes more.
+    pub fn has_room_for(&self, bytes: usize) -> bool {
+        self.used_bytes() + bytes <= self.budget_bytes()
+    }
     /// Frames loaded since the start.
     pub fn misses(&self) -> u64 {
         self.misses.load(Ordering::Relaxed)
