@@ -16,9 +16,9 @@
 use super::cast::{Mode, cast_expression, list_from_text, literal_shape};
 use super::decimal::{MAX_DIGITS, Shape, digits, power_of_ten, widest_numeric};
 use super::error::{invalid, raise};
-use super::functions::{interval_order, trim_blanks};
+use super::functions::{interval_order, trim_blanks, unsigned_zero};
 use super::text::number::fits;
-use super::types::{is_geometric, sql_name, sql_type_of, sql_type_of_arrow};
+use super::types::{has_floats, is_geometric, sql_name, sql_type_of, sql_type_of_arrow};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::{Expr, ExprSchemable};
@@ -86,7 +86,12 @@ pub fn for_comparison(exprs: Vec<Expr>, symbol: &str, schema: &DFSchema) -> Resu
             .map(|o| interval_order(o.expr))
             .collect());
     }
-    Ok(operands.into_iter().map(|o| o.expr).collect())
+    // The comparison of arrays and records compares the bits of their floats.
+    let one_zero = |o: Operand| match o.data_type.is_nested() && has_floats(&o.data_type) {
+        true => unsigned_zero(o.expr),
+        false => o.expr,
+    };
+    Ok(operands.into_iter().map(one_zero).collect())
 }
 
 /// Alternatives of one result: the branches of CASE, the arguments of COALESCE.

@@ -11,7 +11,7 @@ use crate::align::{for_comparison, for_union, is_json, is_unknown};
 use crate::arithmetic::{self, Operation};
 use crate::cast::CAST_AS;
 use crate::error::invalid;
-use crate::functions::{as_json, trim_blanks};
+use crate::functions::{as_json, trim_blanks, unsigned_zero};
 use crate::types::{sql_name, sql_type_of};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
@@ -186,7 +186,12 @@ fn align_case(case: Case, schema: &DFSchema) -> Result<Case> {
     let (operand, whens) = match case.expr {
         Some(operand) => {
             let compared = std::iter::once(*operand).chain(whens).collect();
-            let mut aligned = for_comparison(compared, "=", schema)?.into_iter();
+            let aligned = for_comparison(compared, "=", schema)?.into_iter();
+            // DataFusion compares the bits of the operand and the values.
+            let mut aligned = aligned.map(|value| match value.get_type(schema) {
+                Ok(t) if t.is_floating() => unsigned_zero(value),
+                _ => value,
+            });
             (aligned.next().map(Box::new), aligned.collect())
         }
         None => {
@@ -222,13 +227,15 @@ fn require_boolean(when: &Expr, schema: &DFSchema) -> Result<()> {
     ))
 }
 
-/// `-x` as `0 - x` where it can overflow.
+/// `-x` as `0 - x` where it can overflow, and as `-1 * x` of floats, whose NaN must stay as it is.
 fn negation(operand: Expr, schema: &DFSchema) -> Result<Expr> {
     let data_type = operand.get_type(schema)?;
     let zero = match data_type {
         DataType::Int8 | DataType::Int16 => ScalarValue::Int16(Some(0)),
         DataType::Int32 => ScalarValue::Int32(Some(0)),
         DataType::Int64 => ScalarValue::Int64(Some(0)),
+        DataType::Float32 => return Ok(product(ScalarValue::Float32(Some(-1.0)), operand)),
+        DataType::Float64 => return Ok(product(ScalarValue::Float64(Some(-1.0)), operand)),
         _ => return Ok(Expr::Negative(Box::new(operand))),
     };
     Ok(arithmetic::expression(
@@ -236,4 +243,8 @@ fn negation(operand: Expr, schema: &DFSchema) -> Result<Expr> {
         Expr::Literal(zero, None),
         operand,
     ))
+}
+
+fn product(factor: ScalarValue, operand: Expr) -> Expr {
+    arithmetic::expression(Operation::Multiply, Expr::Literal(factor, None), operand)
 }
