@@ -8,8 +8,7 @@
 
 use crate::decimal::widest_numeric;
 use crate::types::arrow_type;
-use datafusion::arrow::array::AsArray;
-use datafusion::arrow::compute::{can_cast_types, nullif};
+use datafusion::arrow::compute::can_cast_types;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::Result;
 use datafusion::functions::core;
@@ -17,10 +16,8 @@ use datafusion::functions_nested::make_array::make_array_udf;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature,
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
 };
-use datafusion::physical_expr_common::datum::apply_cmp;
 use std::sync::{Arc, LazyLock};
 
 /// The functions of this file.
@@ -122,16 +119,7 @@ impl ScalarUDFImpl for Alternatives {
         self.inner.conditional_arguments(args)
     }
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        match args.args.as_slice() {
-            // DataFusion compares the bits of floats.
-            [value, other] if self.name() == "nullif" && value.data_type().is_floating() => {
-                let equal = apply_cmp(Operator::Eq, value, other)?.into_array(args.number_rows)?;
-                let values = value.to_array(args.number_rows)?;
-                let kept = nullif(&values, equal.as_boolean())?;
-                Ok(ColumnarValue::Array(kept))
-            }
-            _ => self.inner.invoke_with_args(args),
-        }
+        self.inner.invoke_with_args(args)
     }
     fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
         if let Some(common) = self.type_of_open(arg_types)? {

@@ -6,17 +6,19 @@
 //! the subquery's column gets a unique name.
 
 use crate::align::{widened, without_blanks};
-use datafusion::arrow::datatypes::Field;
+use crate::cast::{Mode, cast_expression};
+use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema, Result, TableReference};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Subquery};
 use std::sync::Arc;
+use strandline_base::SqlType;
 
 /// No user can write the control character.
 const COMPARED: &str = "\u{1f}compared";
 
 /// Renames the subquery's column if `expr` compares with a subquery. Of a bigint and a numeric, the
-/// bigint becomes a numeric.
+/// bigint becomes a numeric; a float and another number become double precision.
 pub(super) fn name_comparand(expr: Expr, schema: &DFSchema) -> Result<Expr> {
     Ok(match expr {
         Expr::SetComparison(mut comparison) => {
@@ -74,10 +76,16 @@ fn project(
 
 /// An expression of type `from` as it is compared with one of type `other`; None: as it is.
 fn comparable(expr: &Expr, from: &Field, other: &Field) -> Result<Option<Expr>> {
-    match without_blanks(expr, from, other) {
-        Some(trimmed) => Ok(Some(trimmed)),
-        None => widened(expr, from.data_type(), other.data_type()),
+    if let Some(trimmed) = without_blanks(expr, from, other) {
+        return Ok(Some(trimmed));
     }
+    let (from, other) = (from.data_type(), other.data_type());
+    let differ = from != other && from.is_numeric() && other.is_numeric();
+    if differ && (from.is_floating() || other.is_floating()) {
+        let double = || cast_expression(expr.clone(), from, SqlType::Double, Mode::Explicit);
+        return (*from != DataType::Float64).then(double).transpose();
+    }
+    widened(expr, from, other)
 }
 
 /// Widens the keys of joins, which USING and NATURAL make from columns, in the same way.
