@@ -4,6 +4,14 @@
 //! It is ours because libraries end too early: SQL's timestamps go to the year 294247, chrono's to
 //! 262142.
 
+/// Microseconds of a second.
+pub const SECOND: i64 = 1_000_000;
+/// Microseconds of a minute.
+pub const MINUTE: i64 = 60 * SECOND;
+/// Microseconds of an hour.
+pub const HOUR: i64 = 60 * MINUTE;
+/// Microseconds of a day.
+pub const DAY: i64 = 24 * HOUR;
 /// Days from 0000-03-01 to 1970-01-01.
 const EPOCH_SHIFT: i64 = 719_468;
 /// Days of a 400-year era.
@@ -35,6 +43,11 @@ pub fn days_in_month(year: i64, month: u8) -> u8 {
         2 => 28,
         _ => 31,
     }
+}
+
+/// Splits microseconds since the epoch into days since the epoch and microseconds of the day.
+pub fn split_micros(micros: i64) -> (i64, i64) {
+    (micros.div_euclid(DAY), micros.rem_euclid(DAY))
 }
 
 /// Days since 1970-01-01. Years begin in March here: the leap day ends a year, and months have the

@@ -11,6 +11,7 @@
 //! | `append_list`, `error`, `geometry` | a list read while it grows; errors; points and boxes |
 //! | `utc` | times |
 //! | `value` | types and single values |
+//! | `value_text` | the text of single values |
 //! | `value_words` | values as words of 64 bits |
 //! | `cell` | values in cells of one word that threads share |
 
@@ -27,6 +28,7 @@ pub mod rng;
 pub mod sync;
 pub mod utc;
 pub mod value;
+pub mod value_text;
 pub mod value_words;
 
 pub use append_list::AppendList;

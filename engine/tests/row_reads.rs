@@ -4,7 +4,9 @@ mod common;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use common::counting_device::CountingDevice;
-use common::{batch, clock, column, create_table, definition, open, request, scan_all};
+use common::{
+    batch, clock, column, create_table, definition, open, open_with, request, scan_all,
+};
 use std::sync::Arc;
 use strandline_device::MemoryDevice;
 use strandline_engine::catalog::{HistoryPolicy, TableDef};
@@ -200,11 +202,15 @@ struct Cold {
 
 impl Cold {
     fn new(rows: i64) -> Self {
+        Self::with(rows, Settings::default())
+    }
+
+    fn with(rows: i64, settings: Settings) -> Self {
         let (device, clock) = (Arc::new(CountingDevice::default()), clock());
         let db = open(device.clone(), &clock).expect("open");
         load_wide(&db, 11, rows, cold_value);
         db.close().expect("close");
-        let db = open(device.clone(), &clock).expect("open");
+        let db = open_with(device.clone(), &clock, settings).expect("open");
         let table = common::table(&db);
         Self { device, db, table }
     }
@@ -273,6 +279,28 @@ fn a_cold_row_is_read_as_one_batch_of_the_columns_asked_for() {
     let whole = cold.read(12_999, &all);
     assert_eq!(whole.waits, 1, "{whole:?}");
     assert!(whole.reads <= 10 && whole.bytes < 100 << 10, "{whole:?}");
+}
+
+/// The four blocks of eight columns have 256 KiB encoded, and 1 MiB as rows.
+#[test]
+fn rows_stay_encoded_while_there_is_no_room_for_more() {
+    let settings = Settings {
+        cache_bytes_max: 768 << 10,
+        ..Settings::default()
+    };
+    let cold = Cold::with(COLD_ROWS, settings);
+    let columns: Vec<u32> = (1..9).collect();
+    let pass = |row: i64| {
+        let costs = (0..4).map(|block| cold.read(block * 4096 + row, &columns).reads);
+        costs.sum::<u64>()
+    };
+    (0..3).for_each(|row| drop(pass(row)));
+    let again: u64 = (3..40).map(pass).sum();
+    assert_eq!(again, 0, "what rows drive out is read again");
+    let misses = || counter(&cold.db, "cache_misses");
+    let before = misses();
+    (0..1024).for_each(|_| drop(cold.read(4096, &columns)));
+    assert!(misses() > before, "a hot block becomes rows");
 }
 
 /// An update reads the old values of the columns that it sets, as one batch.

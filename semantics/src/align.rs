@@ -16,10 +16,10 @@
 use super::cast::{Mode, cast_expression, list_from_text, literal_shape};
 use super::decimal::{MAX_DIGITS, Shape, digits, power_of_ten, widest_numeric};
 use super::error::{invalid, raise};
-use super::functions::{interval_order, trim_blanks};
+use super::functions::{interval_order, trim_blanks, unsigned_zero};
 use super::text::number::fits;
-use super::types::{is_geometric, sql_name, sql_type_of, sql_type_of_arrow};
-use datafusion::arrow::datatypes::DataType;
+use super::types::{has_floats, is_geometric, sql_name, sql_type_of, sql_type_of_arrow};
+use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::{Expr, ExprSchemable};
 use datafusion::scalar::ScalarValue;
@@ -86,7 +86,12 @@ pub fn for_comparison(exprs: Vec<Expr>, symbol: &str, schema: &DFSchema) -> Resu
             .map(|o| interval_order(o.expr))
             .collect());
     }
-    Ok(operands.into_iter().map(|o| o.expr).collect())
+    // The comparison of arrays and records compares the bits of their floats.
+    let one_zero = |o: Operand| match o.data_type.is_nested() && has_floats(&o.data_type) {
+        true => unsigned_zero(o.expr),
+        false => o.expr,
+    };
+    Ok(operands.into_iter().map(one_zero).collect())
 }
 
 /// Alternatives of one result: the branches of CASE, the arguments of COALESCE.
@@ -214,6 +219,19 @@ pub fn widened(expr: &Expr, from: &DataType, other: &DataType) -> Result<Option<
         }
         _ => Ok(None),
     }
+}
+
+/// An expression of type `from` beside one of type `other` without the trailing blanks that do not
+/// count in their comparison; `None` if all count.
+pub fn without_blanks(expr: &Expr, from: &Field, other: &Field) -> Option<Expr> {
+    let is_char = |field| matches!(sql_type_of(field), Some(SqlType::Char(_)));
+    let ignores = match (sql_type_of(from), sql_type_of(other)) {
+        (Some(SqlType::Char(n)), Some(SqlType::Char(m))) => n != m,
+        (Some(SqlType::Char(_)), _) => other.data_type().is_string(),
+        (Some(SqlType::Varchar(_)), _) => is_char(other),
+        _ => is_unknown(expr) && is_char(other),
+    };
+    ignores.then(|| trim_blanks(expr.clone()))
 }
 
 /// Converts dates beside timestamps to timestamps in microseconds. DataFusion would use
@@ -414,8 +432,9 @@ fn require_comparable(left: &Operand, right: &Operand, symbol: &str) -> Result<(
     ))
 }
 
-/// Makes comparisons of char(n) ignore trailing blanks: literals are padded to n, and operands of
-/// different lengths lose their trailing blanks.
+/// Makes comparisons of char(n) ignore its trailing blanks: literals are padded to n, and operands
+/// of different lengths lose their trailing blanks. PostgreSQL compares a varchar beside it as
+/// char, and a text beside it as text, whose own blanks count.
 fn pad_characters(operands: &mut [Operand]) -> Result<()> {
     let length = |o: &Operand| match o.sql_type {
         Some(SqlType::Char(n)) if !o.is_literal() => Some(n),
@@ -427,9 +446,12 @@ fn pad_characters(operands: &mut [Operand]) -> Result<()> {
     let others_are_literals = operands
         .iter()
         .all(|o| length(o) == Some(n) || o.is_literal() || o.data_type.is_null());
+    let is_text = |o: &Operand| o.is_typed() && o.sql_type == Some(SqlType::Text);
+    let as_text = operands.iter().any(is_text);
     for operand in operands.iter_mut() {
         if !others_are_literals {
-            if operand.data_type.is_string() && length(operand).is_some() {
+            let is_compared_so = length(operand).is_some() || !as_text;
+            if operand.data_type.is_string() && is_compared_so {
                 let expr = std::mem::take(&mut operand.expr);
                 operand.expr = trim_blanks(expr);
             }

@@ -4,19 +4,12 @@
 use datafusion::error::DataFusionError;
 use strandline_base::SqlState;
 pub use strandline_base::calendar::{
-    Civil, civil_from_days, days_from_civil, days_in_month, is_leap,
+    Civil, DAY, HOUR, MINUTE, SECOND, civil_from_days, days_from_civil, days_in_month, is_leap,
+    split_micros,
 };
 
 use super::error::invalid;
 
-/// Microseconds of a second.
-pub const SECOND: i64 = 1_000_000;
-/// Microseconds of a minute.
-pub const MINUTE: i64 = 60 * SECOND;
-/// Microseconds of an hour.
-pub const HOUR: i64 = 60 * MINUTE;
-/// Microseconds of a day.
-pub const DAY: i64 = 24 * HOUR;
 /// The first day of timestamps and dates: 4713-11-24 BC, Julian day 0.
 pub const FIRST_DAY: i64 = -2_440_588;
 /// The last day of timestamps and dates: 294247-01-09. Microseconds since 1970 fit 64 bits up to
@@ -28,11 +21,6 @@ pub fn checked_day(days: i64) -> Option<i32> {
     (FIRST_DAY..=LAST_DAY)
         .contains(&days)
         .then_some(days as i32)
-}
-
-/// Splits microseconds since the epoch into days since the epoch and microseconds of the day.
-pub fn split_micros(micros: i64) -> (i64, i64) {
-    (micros.div_euclid(DAY), micros.rem_euclid(DAY))
 }
 
 /// `days` moved by whole months; the day is cut to the length of the new month.

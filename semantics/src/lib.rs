@@ -118,6 +118,7 @@ pub fn configure(builder: SessionStateBuilder) -> SessionStateBuilder {
     optimizer
         .rules
         .insert(before_pushdown.unwrap_or(0), Arc::new(rules::CompareDates));
+    optimizer.rules.push(Arc::new(rules::UnsignZeros));
     optimizer.rules.push(Arc::new(rules::KeysBelow));
     optimizer.rules.push(Arc::new(rules::GuardFallible));
     rules::hide_false_keys(&mut optimizer.rules);

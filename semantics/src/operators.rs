@@ -5,9 +5,11 @@ use super::align::{for_comparison, is_unknown, shortest_numeric};
 use super::arithmetic::{self, Operation};
 use super::cast::{Mode, as_cast, cast_expression, literal_shape};
 use super::error::{invalid, raise};
-use super::functions::{self, SpatialOperator, trim_blanks};
+use super::functions::{self, SpatialOperator, trim_blanks, unsigned_zero};
 use super::rules::replacement;
-use super::types::{arrow_type, is_geometric, sql_name, sql_type_of, sql_type_of_arrow};
+use super::types::{
+    arrow_type, has_floats, is_geometric, sql_name, sql_type_of, sql_type_of_arrow,
+};
 use datafusion::arrow::datatypes::{DataType, Field, IntervalUnit};
 use datafusion::common::{DFSchema, Result};
 use datafusion::error::DataFusionError;
@@ -333,7 +335,14 @@ fn contained(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<Raw
     if !is_list(whole)? || !is_list(part)? {
         return Ok(PlannerResult::Original(expr));
     }
-    let all = array_has_all(whole.clone(), part.clone());
+    // DataFusion compares the bits of floats.
+    let one_zero = |e: &Expr| {
+        Ok::<_, DataFusionError>(match has_floats(&operand_type(e, schema)?) {
+            true => unsigned_zero(e.clone()),
+            false => e.clone(),
+        })
+    };
+    let all = array_has_all(one_zero(whole)?, one_zero(part)?);
     let complete = functions::position_of_null(part.clone()).is_null();
     Ok(PlannerResult::Planned(all.and(complete)))
 }

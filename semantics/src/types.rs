@@ -84,6 +84,17 @@ pub fn is_geometric(data_type: &DataType) -> bool {
     )
 }
 
+/// Whether values of the type have real or double precision parts. Points and boxes, which are not
+/// compared by them, do not count.
+pub fn has_floats(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Float32 | DataType::Float64 => true,
+        DataType::List(item) => has_floats(item.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| has_floats(field.data_type())),
+        _ => false,
+    }
+}
+
 /// The type's name in messages: PostgreSQL's, without typmods.
 pub fn sql_name(data_type: &DataType) -> String {
     match (data_type, sql_type_of_arrow(data_type)) {

@@ -1,6 +1,7 @@
 //! Floating-point arithmetic with PostgreSQL's errors: an infinite result of finite operands is an
 //! overflow, a zero product or quotient of non-zero operands an underflow (both 22003), a zero
-//! divisor 22012 (even for a zero dividend; a NaN dividend gives NaN).
+//! divisor 22012 (even for a zero dividend; a NaN dividend gives NaN). Of NaN there is one form: a
+//! processor makes one with a sign, which would be less than all numbers.
 
 use super::Operation;
 use super::operand::{Operand, Pair, any_valid, zip};
@@ -22,6 +23,8 @@ pub trait Float:
 {
     /// 0
     const ZERO: Self;
+    /// The one NaN.
+    const NAN: Self;
     /// Whether it is ±∞.
     fn infinite(self) -> bool;
     /// Whether it is not a number.
@@ -32,6 +35,7 @@ macro_rules! float {
     ($native:ty) => {
         impl Float for $native {
             const ZERO: Self = 0.0;
+            const NAN: Self = <$native>::NAN;
             fn infinite(self) -> bool {
                 self.is_infinite()
             }
@@ -95,12 +99,19 @@ fn checked<T: Float>(
     f: impl Fn(T, T) -> T,
     underflows: impl Fn(T, T, T) -> bool,
 ) -> Result<Vec<T>> {
-    let mut fault = false;
-    let values = zip(pair.rows, a, b, |x, y| {
+    let (mut fault, mut has_nan) = (false, false);
+    let mut values = zip(pair.rows, a, b, |x, y| {
         let value = f(x, y);
         fault |= overflows(x, y, value) | underflows(x, y, value);
+        has_nan |= value.nan();
         value
     });
+    if has_nan {
+        values
+            .iter_mut()
+            .filter(|v| v.nan())
+            .for_each(|v| *v = T::NAN);
+    }
     if fault {
         let nulls = pair.nulls.as_ref();
         if any_valid(pair.rows, nulls, |i| {

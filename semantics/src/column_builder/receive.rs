@@ -25,8 +25,14 @@ impl ColumnBuilder {
             Values::SmallInt(b) => b.append_value(i16::from_be_bytes(exactly(t, bytes)?)),
             Values::Integer(b) => b.append_value(i32::from_be_bytes(exactly(t, bytes)?)),
             Values::BigInt(b) => b.append_value(i64::from_be_bytes(exactly(t, bytes)?)),
-            Values::Real(b) => b.append_value(f32::from_be_bytes(exactly(t, bytes)?)),
-            Values::Double(b) => b.append_value(f64::from_be_bytes(exactly(t, bytes)?)),
+            Values::Real(b) => {
+                let value = f32::from_be_bytes(exactly(t, bytes)?);
+                b.append_value(if value.is_nan() { f32::NAN } else { value });
+            }
+            Values::Double(b) => {
+                let value = f64::from_be_bytes(exactly(t, bytes)?);
+                b.append_value(if value.is_nan() { f64::NAN } else { value });
+            }
             Values::Narrow(b, shape) => {
                 let n = i64::try_from(shaped(bytes, *shape)?);
                 b.append_value(n.map_err(|_| number::field_overflow(*shape))?);

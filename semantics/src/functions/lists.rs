@@ -16,6 +16,7 @@ use datafusion::arrow::array::{
 use datafusion::arrow::buffer::{NullBuffer, OffsetBuffer};
 use datafusion::arrow::compute::{concat, take};
 use datafusion::arrow::datatypes::{DataType, Field, Int32Type};
+use datafusion::common::utils::normalize_float_zero;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::error::DataFusionError;
 use std::sync::Arc;
@@ -380,9 +381,9 @@ fn matches(list: &ListArray, items: &ArrayRef) -> Result<Vec<bool>> {
     for row in 0..list.len() {
         rows[places(list, row)].fill(row as u32);
     }
-    let wanted = take(items, &UInt32Array::from(rows), None)?;
-    let same =
-        datafusion::arrow::compute::kernels::cmp::not_distinct(list.values(), &wanted.as_ref())?;
+    let wanted = normalize_float_zero(&take(items, &UInt32Array::from(rows), None)?);
+    let values = normalize_float_zero(list.values());
+    let same = datafusion::arrow::compute::kernels::cmp::not_distinct(&values, &wanted)?;
     Ok(same.iter().map(|same| same == Some(true)).collect())
 }
 

@@ -34,6 +34,7 @@ mod system;
 mod system_types;
 mod temporal;
 mod text;
+mod unsigned_zero;
 
 pub use geometry::SpatialOperator;
 pub use make_interval::NAMES as MAKE_INTERVAL_NAMES;
@@ -43,6 +44,7 @@ pub use regular::translated as translated_pattern;
 pub use rounding::restricted_interval;
 pub use subscripts::{ITEM as ARRAY_ITEM, PART as ARRAY_PART};
 pub use system_types::SYSTEM_TYPES;
+pub use unsigned_zero::{as_signed, as_signed_physical, is_unsigned, unsigned_zero};
 
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Expr, ScalarUDF};

@@ -5,17 +5,20 @@
 //! as in `a < ALL (SELECT a FROM t)` over t, the condition would compare the column with itself. So
 //! the subquery's column gets a unique name.
 
-use crate::align::widened;
+use crate::align::{widened, without_blanks};
+use crate::cast::{Mode, cast_expression};
+use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema, Result, TableReference};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Subquery};
 use std::sync::Arc;
+use strandline_base::SqlType;
 
 /// No user can write the control character.
 const COMPARED: &str = "\u{1f}compared";
 
 /// Renames the subquery's column if `expr` compares with a subquery. Of a bigint and a numeric, the
-/// bigint becomes a numeric.
+/// bigint becomes a numeric; a float and another number become double precision.
 pub(super) fn name_comparand(expr: Expr, schema: &DFSchema) -> Result<Expr> {
     Ok(match expr {
         Expr::SetComparison(mut comparison) => {
@@ -42,12 +45,12 @@ fn project(
     let Ok([column]) = <[Column; 1]>::try_from(plan.schema().columns()) else {
         return Ok(());
     };
-    let operand_type = operand.get_type(schema)?;
-    let column_type = plan.schema().field(0).data_type().clone();
-    if let Some(wide) = widened(operand, &operand_type, &column_type)? {
+    let (_, operand_field) = operand.to_field(schema)?;
+    let column_field = Arc::clone(&plan.schema().fields()[0]);
+    let wide = comparable(&Expr::Column(column.clone()), &column_field, &operand_field)?;
+    if let Some(wide) = comparable(operand, &operand_field, &column_field)? {
         **operand = wide;
     }
-    let wide = widened(&Expr::Column(column.clone()), &column_type, &operand_type)?;
     // DataFusion distinguishes the subquery's column from the join's column by the qualifier, or by
     // the name if outer columns bring more columns of the subquery into the join.
     let is_bare = column.relation.is_none() && name.is_none();
@@ -71,19 +74,33 @@ fn project(
     Ok(())
 }
 
+/// An expression of type `from` as it is compared with one of type `other`; None: as it is.
+fn comparable(expr: &Expr, from: &Field, other: &Field) -> Result<Option<Expr>> {
+    if let Some(trimmed) = without_blanks(expr, from, other) {
+        return Ok(Some(trimmed));
+    }
+    let (from, other) = (from.data_type(), other.data_type());
+    let differ = from != other && from.is_numeric() && other.is_numeric();
+    if differ && (from.is_floating() || other.is_floating()) {
+        let double = || cast_expression(expr.clone(), from, SqlType::Double, Mode::Explicit);
+        return (*from != DataType::Float64).then(double).transpose();
+    }
+    widened(expr, from, other)
+}
+
 /// Widens the keys of joins, which USING and NATURAL make from columns, in the same way.
 pub(super) fn widen_keys(plan: LogicalPlan) -> Result<LogicalPlan> {
     let widened = plan.transform_up_with_subqueries(|plan| match plan {
         LogicalPlan::Join(mut join) => {
             let mut changed = false;
             for (left, right) in &mut join.on {
-                let left_type = left.get_type(join.left.schema())?;
-                let right_type = right.get_type(join.right.schema())?;
-                if let Some(wide) = widened(left, &left_type, &right_type)? {
+                let (_, left_field) = left.to_field(join.left.schema())?;
+                let (_, right_field) = right.to_field(join.right.schema())?;
+                if let Some(wide) = comparable(left, &left_field, &right_field)? {
                     *left = wide;
                     changed = true;
                 }
-                if let Some(wide) = widened(right, &right_type, &left_type)? {
+                if let Some(wide) = comparable(right, &right_field, &left_field)? {
                     *right = wide;
                     changed = true;
                 }

@@ -34,7 +34,7 @@ use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 const MAX_NODES: usize = 4096;
 
 /// Functions that fail for no argument.
-const INFALLIBLE: [&str; 9] = [
+const INFALLIBLE: [&str; 10] = [
     "character_length",
     "coalesce",
     "concat",
@@ -43,6 +43,7 @@ const INFALLIBLE: [&str; 9] = [
     "make_array",
     "nullif",
     "starts_with",
+    "unsigned_zero",
     "upper",
 ];
 

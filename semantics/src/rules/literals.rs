@@ -11,12 +11,12 @@ use crate::align::{for_comparison, for_union, is_json, is_unknown};
 use crate::arithmetic::{self, Operation};
 use crate::cast::CAST_AS;
 use crate::error::invalid;
-use crate::functions::{as_json, trim_blanks};
+use crate::functions::{as_json, trim_blanks, unsigned_zero};
 use crate::types::{sql_name, sql_type_of};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, Result};
+use datafusion::common::{DFSchema, Result, internal_err};
 use datafusion::logical_expr::expr::{Case, InList, ScalarFunction};
 use datafusion::logical_expr::{Between, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
 use datafusion::optimizer::AnalyzerRule;
@@ -62,7 +62,7 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     Ok(Transformed::yes(match expr {
         Expr::BinaryExpr(binary) if is_comparison(binary.op) => comparison(binary, schema)?,
         Expr::Between(between) => Expr::Between(align_between(between, schema)?),
-        Expr::InList(list) => Expr::InList(align_list(list, schema)?),
+        Expr::InList(list) => align_list(list, schema)?,
         Expr::Case(case) => {
             let case = align_case(case, schema)?;
             let thens = case.when_then_expr.iter().map(|(_, then)| then.as_ref());
@@ -71,6 +71,9 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             with_type(Expr::Case(case), json)
         }
         Expr::Negative(operand) => negation(*operand, schema)?,
+        Expr::ScalarFunction(call) if call.name() == "nullif" && compares(&call, schema)? => {
+            null_if(call.args, schema)?
+        }
         Expr::ScalarFunction(call) if takes_alternatives(call.name()) => {
             let args = for_union(call.args, schema)?;
             if matches!(call.func.name(), "greatest" | "least") && are_intervals(&args, schema)? {
@@ -169,11 +172,77 @@ fn align_between(between: Between, schema: &DFSchema) -> Result<Between> {
     Ok(Between::new(next(), between.negated, next(), next()))
 }
 
-fn align_list(list: InList, schema: &DFSchema) -> Result<InList> {
+/// PostgreSQL compares several constants beside a real as reals, and each other item by itself, in
+/// double precision.
+fn align_list(list: InList, schema: &DFSchema) -> Result<Expr> {
+    let is_constant = |item: &&Expr| item.column_refs().is_empty();
+    let constants: Vec<Expr> = list.list.iter().filter(is_constant).cloned().collect();
+    let is_real = list.expr.get_type(schema)? == DataType::Float32;
+    if !is_real || constants.len() < 2 || !are_numbers(&constants, schema)? {
+        return align_operands(list, schema).map(Expr::InList);
+    }
+    let operands = std::iter::once(list.expr.as_ref().clone()).chain(constants);
+    let mut aligned = for_union(operands.collect(), schema)?.into_iter();
+    let operand = Box::new(aligned.next().unwrap_or_default());
+    let mut found = Expr::InList(InList::new(operand, aligned.collect(), false));
+    for item in list.list.iter().filter(|item| !is_constant(item)) {
+        let equality = BinaryExpr::new(list.expr.clone(), Operator::Eq, Box::new(item.clone()));
+        found = found.or(comparison(equality, schema)?);
+    }
+    Ok(match (list.negated, found) {
+        (true, Expr::InList(list)) => Expr::InList(InList {
+            negated: true,
+            ..list
+        }),
+        (true, found) => Expr::Not(Box::new(found)),
+        (false, found) => found,
+    })
+}
+
+/// Whether all are numbers, quoted strings without a type, or NULL.
+fn are_numbers(exprs: &[Expr], schema: &DFSchema) -> Result<bool> {
+    for expr in exprs {
+        let data_type = expr.get_type(schema)?;
+        if !is_unknown(expr) && !data_type.is_null() && !data_type.is_numeric() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn align_operands(list: InList, schema: &DFSchema) -> Result<InList> {
     let operands = std::iter::once(*list.expr).chain(list.list).collect();
     let mut aligned = for_comparison(operands, "=", schema)?.into_iter();
     let operand = Box::new(aligned.next().unwrap_or_default());
     Ok(InList::new(operand, aligned.collect(), list.negated))
+}
+
+/// Whether NULLIF compares its arguments otherwise than it has them: floats, whose bits DataFusion
+/// would compare, and char(n) beside other strings.
+fn compares(call: &ScalarFunction, schema: &DFSchema) -> Result<bool> {
+    let [value, _] = call.args.as_slice() else {
+        return Ok(false);
+    };
+    for arg in &call.args {
+        let (_, field) = arg.to_field(schema)?;
+        let is_char = matches!(sql_type_of(&field), Some(SqlType::Char(_)));
+        if is_char || field.data_type().is_floating() {
+            return Ok(!value.is_volatile());
+        }
+    }
+    Ok(false)
+}
+
+/// NULLIF as CASE.
+fn null_if(args: Vec<Expr>, schema: &DFSchema) -> Result<Expr> {
+    let Ok([value, other]) = <[Expr; 2]>::try_from(args) else {
+        return internal_err!("nullif takes two arguments");
+    };
+    let null = ScalarValue::try_from(value.get_type(schema)?)?;
+    let equality = BinaryExpr::new(Box::new(value.clone()), Operator::Eq, Box::new(other));
+    let equal = comparison(equality, schema)?;
+    let whens = vec![(Box::new(equal), Box::new(Expr::Literal(null, None)))];
+    Ok(Expr::Case(Case::new(None, whens, Some(Box::new(value)))))
 }
 
 /// Aligns the operand with the compared values, and the results with each other.
@@ -186,7 +255,12 @@ fn align_case(case: Case, schema: &DFSchema) -> Result<Case> {
     let (operand, whens) = match case.expr {
         Some(operand) => {
             let compared = std::iter::once(*operand).chain(whens).collect();
-            let mut aligned = for_comparison(compared, "=", schema)?.into_iter();
+            let aligned = for_comparison(compared, "=", schema)?.into_iter();
+            // DataFusion compares the bits of the operand and the values.
+            let mut aligned = aligned.map(|value| match value.get_type(schema) {
+                Ok(t) if t.is_floating() => unsigned_zero(value),
+                _ => value,
+            });
             (aligned.next().map(Box::new), aligned.collect())
         }
         None => {
@@ -222,13 +296,15 @@ fn require_boolean(when: &Expr, schema: &DFSchema) -> Result<()> {
     ))
 }
 
-/// `-x` as `0 - x` where it can overflow.
+/// `-x` as `0 - x` where it can overflow, and as `-1 * x` of floats, whose NaN must stay as it is.
 fn negation(operand: Expr, schema: &DFSchema) -> Result<Expr> {
     let data_type = operand.get_type(schema)?;
     let zero = match data_type {
         DataType::Int8 | DataType::Int16 => ScalarValue::Int16(Some(0)),
         DataType::Int32 => ScalarValue::Int32(Some(0)),
         DataType::Int64 => ScalarValue::Int64(Some(0)),
+        DataType::Float32 => return Ok(product(ScalarValue::Float32(Some(-1.0)), operand)),
+        DataType::Float64 => return Ok(product(ScalarValue::Float64(Some(-1.0)), operand)),
         _ => return Ok(Expr::Negative(Box::new(operand))),
     };
     Ok(arithmetic::expression(
@@ -236,4 +312,8 @@ fn negation(operand: Expr, schema: &DFSchema) -> Result<Expr> {
         Expr::Literal(zero, None),
         operand,
     ))
+}
+
+fn product(factor: ScalarValue, operand: Expr) -> Expr {
+    arithmetic::expression(Operation::Multiply, Expr::Literal(factor, None), operand)
 }

@@ -4,7 +4,8 @@
 //! [`RequireOrders`] runs first of all, on the statement as it is written.
 //! [`ResolveLiterals`] runs before DataFusion's type coercion, which must see typed operands;
 //! [`Casts`] runs after it, so that it also handles inserted casts. [`CompareDates`] and
-//! [`GuardFallible`] are optimizer rules, the latter the last one, behind [`KeysBelow`].
+//! [`GuardFallible`] are optimizer rules, the latter the last one, behind [`UnsignZeros`] and
+//! [`KeysBelow`].
 //! [`Simplify`], [`PushDownConditions`], [`DistinctAggregates`], [`LateralJoins`] and
 //! [`DistinctRows`] replace DataFusion's rules of the same names, which are wrong for some
 //! statements. [`hide_false_keys`] adds rules around the rules that use keys.
@@ -29,6 +30,7 @@ mod pushdown;
 mod recursion;
 mod traits;
 mod unions;
+mod zeros;
 
 pub use alternatives::settle_types;
 pub use casts::{Casts, replacement};
@@ -47,6 +49,7 @@ pub use orders::RequireOrders;
 use pushdown::PushDownConditions;
 pub use traits::PlanTraits;
 pub use unions::align_unions;
+pub use zeros::{UnsignZeros, unsign_lists};
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};

@@ -115,7 +115,9 @@ pub fn quantified(left: &Expr, op: &BinaryOperator, right: &Expr, all: bool) -> 
         if array.elem.is_empty() {
             return Some(Expr::Value(Value::Boolean(all).into()));
         }
-        if is_list && !array.elem.iter().any(|e| matches!(e, Expr::Array(_))) {
+        // IN makes decimals beside a real reals, ANY compares them as they are.
+        let no_list = |e: &Expr| matches!(e, Expr::Array(_)) || numbers::is_decimal(e);
+        if is_list && !array.elem.iter().any(no_list) {
             return Some(Expr::InList {
                 expr: Box::new(left.clone()),
                 list: array.elem.clone(),
@@ -125,7 +127,7 @@ pub fn quantified(left: &Expr, op: &BinaryOperator, right: &Expr, all: bool) -> 
         // Literals take their types from the other operand.
         let open = |e: &Expr| match e {
             Expr::Value(v) => matches!(v.value, Value::SingleQuotedString(_) | Value::Null),
-            _ => false,
+            other => is_list && !matches!(other, Expr::Array(_)),
         };
         if array.elem.iter().all(open) {
             let join = if all {

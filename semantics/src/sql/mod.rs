@@ -414,11 +414,7 @@ fn expression(expr: &mut Expr) -> Result<()> {
                 *expr = replaced;
             }
         }
-        Expr::Substring { .. } => {
-            if let Some(found) = patterns::substring(expr) {
-                *expr = found;
-            }
-        }
+        Expr::Substring { .. } => patterns::substring(expr),
         Expr::IsNull(_) | Expr::IsNotNull(_) => {
             if let Some(condition) = rows::is_null(expr) {
                 *expr = condition;

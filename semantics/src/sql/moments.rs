@@ -8,13 +8,14 @@ use super::cast_syntax::{cast, string_of};
 use super::numbers;
 use crate::error::convert;
 use crate::functions::restricted_interval;
-use crate::text::interval::{PLAIN, Reading, parse_interval_as, write_interval};
+use crate::text::interval::{PLAIN, Reading, parse_interval_as};
 use crate::text::interval_of;
 use datafusion::arrow::datatypes::IntervalMonthDayNano;
 use datafusion::sql::sqlparser::ast::{
     self, DataType, DateTimeField, Expr, FunctionArg, FunctionArgExpr, FunctionArguments,
     IntervalFields, Value,
 };
+use strandline_base::value_text::write_interval;
 use strandline_base::{Error, Result, SqlState};
 
 /// The digits of a second that all moments have.

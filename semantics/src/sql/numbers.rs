@@ -42,6 +42,19 @@ pub fn numeric(digits: &str) -> Result<Expr> {
     Ok(cast(text, DataType::Numeric(shape)))
 }
 
+/// Whether the expression is a literal made by [`numeric`], or minus one.
+pub fn is_decimal(expr: &Expr) -> bool {
+    match expr {
+        Expr::UnaryOp { expr, .. } | Expr::Nested(expr) => is_decimal(expr),
+        Expr::Cast {
+            expr,
+            data_type: DataType::Numeric(_),
+            ..
+        } => matches!(expr.as_ref(), Expr::Value(_)),
+        _ => false,
+    }
+}
+
 const LEAST_BIGINT: &str = "-9223372036854775808";
 
 /// Minus a literal made by [`typed`], as a literal.

@@ -1,8 +1,9 @@
 //! LIKE with an escape character other than the backslash; SIMILAR TO; SUBSTRING by a pattern.
 
 use super::calls::call;
+use super::cast_syntax::cast;
 use crate::text::with_backslashes;
-use datafusion::sql::sqlparser::ast::{Expr, UnaryOperator, Value, ValueWithSpan};
+use datafusion::sql::sqlparser::ast::{DataType, Expr, UnaryOperator, Value, ValueWithSpan};
 use strandline_base::{Error, Result, SqlState};
 
 /// Rewrites a pattern with another escape character to the backslash, the only one of DataFusion.
@@ -64,19 +65,30 @@ pub(super) fn similar_to(expr: &Expr) -> Result<Option<Expr>> {
     }))
 }
 
-/// `SUBSTRING(text FROM 'pattern')` as a call of our function; `None` for a position.
-pub(super) fn substring(expr: &Expr) -> Option<Expr> {
+/// `SUBSTRING(text FROM 'pattern')` as a call of our function. The quoted positions of `substr`,
+/// which takes no pattern, become integers.
+pub(super) fn substring(expr: &mut Expr) {
     let Expr::Substring {
         expr: text,
         substring_from,
-        substring_for: None,
+        substring_for,
+        shorthand,
         ..
     } = expr
     else {
-        return None;
+        return;
     };
-    let pattern = substring_from.as_deref()?;
     let is_text =
-        matches!(pattern, Expr::Value(v) if matches!(v.value, Value::SingleQuotedString(_)));
-    is_text.then(|| call("substring_match", vec![(**text).clone(), pattern.clone()]))
+        |e: &Expr| matches!(e, Expr::Value(v) if matches!(v.value, Value::SingleQuotedString(_)));
+    if *shorthand {
+        let places = [substring_from, substring_for].into_iter().flatten();
+        for place in places.filter(|place| is_text(place)) {
+            let quoted = std::mem::replace(place.as_mut(), Expr::value(Value::Null));
+            **place = cast(quoted, DataType::Integer(None));
+        }
+    } else if let (Some(pattern), None) = (substring_from.as_deref(), &substring_for)
+        && is_text(pattern)
+    {
+        *expr = call("substring_match", vec![(**text).clone(), pattern.clone()]);
+    }
 }

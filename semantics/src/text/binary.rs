@@ -1,7 +1,6 @@
 //! bytea and uuid as text.
 
 use super::{invalid_syntax, trim};
-use std::fmt::{self, Write};
 use strandline_base::{Error, SqlState};
 
 fn nibble(byte: u8) -> Option<u8> {
@@ -59,12 +58,6 @@ fn parse_escaped(input: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// bytea in hexadecimal notation.
-pub fn write_bytea(out: &mut impl Write, bytes: &[u8]) -> fmt::Result {
-    out.write_str("\\x")?;
-    bytes.iter().try_for_each(|b| write!(out, "{b:02x}"))
-}
-
 /// A uuid: 32 hexadecimal digits, with optional hyphens after groups of four and optional braces.
 pub fn parse_uuid(input: &str) -> Result<[u8; 16], Error> {
     let error = || invalid_syntax("uuid", input);
@@ -92,17 +85,6 @@ pub fn parse_uuid(input: &str) -> Result<[u8; 16], Error> {
     } else {
         Err(error())
     }
-}
-
-/// A uuid in its usual form.
-pub fn write_uuid(out: &mut impl Write, bytes: &[u8]) -> fmt::Result {
-    for (i, byte) in bytes.iter().enumerate() {
-        if matches!(i, 4 | 6 | 8 | 10) {
-            out.write_char('-')?;
-        }
-        write!(out, "{byte:02x}")?;
-    }
-    Ok(())
 }
 
 /// Checks that the text is one JSON value.

@@ -1,7 +1,6 @@
 //! Points and boxes as text: `(x,y)` and `(x,y),(x,y)`.
 
 use super::{invalid_syntax, number, trim};
-use std::fmt::{self, Write};
 use strandline_base::{BoxCorners, Error, Point, SqlState};
 
 /// A point: `(x,y)` or `x,y`.
@@ -25,22 +24,6 @@ pub fn parse_box(input: &str) -> Result<BoxCorners, Error> {
     }
     reader.end()?;
     Ok(BoxCorners::new(first, second))
-}
-
-/// The text of a point.
-pub fn write_point(out: &mut impl Write, [x, y]: [f64; 2]) -> fmt::Result {
-    out.write_char('(')?;
-    number::write_double(out, x)?;
-    out.write_char(',')?;
-    number::write_double(out, y)?;
-    out.write_char(')')
-}
-
-/// The text of a box: the upper right corner first.
-pub fn write_box(out: &mut impl Write, high: [f64; 2], low: [f64; 2]) -> fmt::Result {
-    write_point(out, high)?;
-    out.write_char(',')?;
-    write_point(out, low)
 }
 
 struct Reader<'a> {

@@ -5,10 +5,9 @@
 //! month has 30 days. A type with fields, such as `interval minute to second`, gives a meaning to
 //! numbers without a unit ([`Reading`]). Output: PostgreSQL's default style.
 
-use super::temporal::{parse_fraction, write_seconds};
+use super::temporal::parse_fraction;
 use super::trim;
 use crate::calendar::{DAY, HOUR, MINUTE, SECOND};
-use std::fmt::{self, Write};
 use strandline_base::{Error, Interval, SqlState};
 
 fn bad_format(input: &str) -> Error {
@@ -266,36 +265,4 @@ fn parse_iso(text: &str) -> Option<Sums> {
         }
     }
     Some(sums)
-}
-
-/// `1 year 2 mons -3 days +04:05:06.7`
-pub fn write_interval(out: &mut impl Write, interval: Interval) -> fmt::Result {
-    let (mut empty, mut negative) = (true, false);
-    let parts = [
-        (i64::from(interval.months / 12), "year"),
-        (i64::from(interval.months % 12), "mon"),
-        (i64::from(interval.days), "day"),
-    ];
-    for (value, name) in parts.into_iter().filter(|(value, _)| *value != 0) {
-        let space = if empty { "" } else { " " };
-        let plus = if negative && value > 0 { "+" } else { "" };
-        let plural = if value == 1 { "" } else { "s" };
-        write!(out, "{space}{plus}{value} {name}{plural}")?;
-        negative = value < 0;
-        empty = false;
-    }
-    let micros = interval.nanos / 1_000;
-    if micros == 0 && !empty {
-        return Ok(());
-    }
-    let space = if empty { "" } else { " " };
-    let sign = match (micros < 0, negative) {
-        (true, _) => "-",
-        (false, true) => "+",
-        (false, false) => "",
-    };
-    let magnitude = micros.unsigned_abs();
-    let (hours, minutes) = (magnitude / HOUR as u64, magnitude / MINUTE as u64 % 60);
-    write!(out, "{space}{sign}{hours:02}:{minutes:02}:")?;
-    write_seconds(out, (magnitude % MINUTE as u64) as i64)
 }

@@ -1,5 +1,6 @@
 //! The text form of every SQL type in PostgreSQL's format: the input and output functions of casts,
-//! COPY, literals and the shell.
+//! COPY, literals and the shell. [`strandline_base::value_text`] writes single values, also for the
+//! engine's messages.
 //!
 //! Input is strict. An invalid value is 22P02 or 22007; a value out of range is 22003 or 22008.
 //! Dates are read in ISO order (`DateStyle = ISO, YMD`), and timestamps without a zone are UTC.

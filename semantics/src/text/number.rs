@@ -2,7 +2,6 @@
 
 use super::{invalid_syntax, out_of_range, trim};
 use crate::decimal::{MAX_DIGITS, Shape, divide_rounded, power_of_ten};
-use std::fmt::{self, Write};
 use strandline_base::{Error, SqlState};
 
 /// An integer of the type `type_name`, between `least` and `most`.
@@ -207,85 +206,4 @@ pub fn parse_numeric(input: &str, shape: Shape) -> Result<i128, Error> {
     parse_decimal(input)?
         .at(shape)
         .ok_or_else(|| field_overflow(shape))
-}
-
-/// Writes an unscaled integer with its point.
-pub fn write_numeric(out: &mut impl Write, unscaled: i128, scale: u8) -> fmt::Result {
-    if scale == 0 {
-        return write!(out, "{unscaled}");
-    }
-    let sign = if unscaled < 0 { "-" } else { "" };
-    let divisor = power_of_ten(scale) as u128;
-    let magnitude = unscaled.unsigned_abs();
-    let width = usize::from(scale);
-    write!(
-        out,
-        "{sign}{}.{:0width$}",
-        magnitude / divisor,
-        magnitude % divisor
-    )
-}
-
-/// A double in its shortest form that reads back as the same value.
-pub fn write_double(out: &mut impl Write, value: f64) -> fmt::Result {
-    write_float(
-        out,
-        value.is_nan(),
-        value.is_infinite(),
-        value < 0.0,
-        15,
-        format_args!("{value:e}"),
-    )
-}
-
-/// A real in its shortest form that reads back as the same value.
-pub fn write_real(out: &mut impl Write, value: f32) -> fmt::Result {
-    write_float(
-        out,
-        value.is_nan(),
-        value.is_infinite(),
-        value < 0.0,
-        6,
-        format_args!("{value:e}"),
-    )
-}
-
-/// Writes a float; `scientific` is Rust's shortest form, `d.ddde±x`. PostgreSQL uses exponent
-/// notation below 10^-4 and from 10^`digits` on.
-fn write_float(
-    out: &mut impl Write,
-    nan: bool,
-    infinite: bool,
-    negative: bool,
-    digits: i32,
-    scientific: fmt::Arguments,
-) -> fmt::Result {
-    if nan {
-        return out.write_str("NaN");
-    }
-    if infinite {
-        return out.write_str(if negative { "-Infinity" } else { "Infinity" });
-    }
-    let text = scientific.to_string();
-    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    if !(-4..digits).contains(&exponent) {
-        let sign = if exponent < 0 { '-' } else { '+' };
-        return write!(out, "{mantissa}e{sign}{:02}", exponent.abs());
-    }
-    let (sign, mantissa) = match mantissa.strip_prefix('-') {
-        Some(rest) => ("-", rest),
-        None => ("", mantissa),
-    };
-    let figures: String = mantissa.chars().filter(|c| *c != '.').collect();
-    out.write_str(sign)?;
-    if exponent < 0 {
-        let zeros = "0".repeat((-exponent - 1) as usize);
-        return write!(out, "0.{zeros}{figures}");
-    }
-    let point = exponent as usize + 1;
-    if figures.len() <= point {
-        return write!(out, "{figures}{}", "0".repeat(point - figures.len()));
-    }
-    write!(out, "{}.{}", &figures[..point], &figures[point..])
 }

@@ -2,10 +2,8 @@
 
 use super::{invalid_syntax, trim};
 use crate::calendar::{
-    Civil, DAY, HOUR, MINUTE, SECOND, checked_day, civil_from_days, days_from_civil, days_in_month,
-    split_micros,
+    Civil, DAY, HOUR, MINUTE, SECOND, checked_day, days_from_civil, days_in_month,
 };
-use std::fmt::{self, Write};
 use strandline_base::{Error, SqlState};
 
 const MONTHS: [&str; 12] = [
@@ -367,59 +365,4 @@ fn moment(input: &str, type_name: &str, zoned: bool) -> Result<i64, Error> {
     micros
         .and_then(|m| m.checked_add(parts.time.unwrap_or(0) - offset))
         .ok_or_else(|| field_out_of_range(input))
-}
-
-/// `2024-01-02`, years before 1 with ` BC`.
-pub fn write_date(out: &mut impl Write, days: i64) -> fmt::Result {
-    let bc = write_day(out, days)?;
-    out.write_str(bc)
-}
-
-/// Writes year-month-day and returns the suffix.
-fn write_day(out: &mut impl Write, days: i64) -> Result<&'static str, fmt::Error> {
-    let Civil { year, month, day } = civil_from_days(days);
-    let (shown, suffix) = if year > 0 {
-        (year, "")
-    } else {
-        (1 - year, " BC")
-    };
-    write!(out, "{shown:04}-{month:02}-{day:02}")?;
-    Ok(suffix)
-}
-
-/// `03:04:05.678`, the fraction without trailing zeros.
-pub fn write_time(out: &mut impl Write, micros: i64) -> fmt::Result {
-    let (hours, minutes) = (micros / HOUR, micros / MINUTE % 60);
-    write!(out, "{hours:02}:{minutes:02}:")?;
-    write_seconds(out, micros % MINUTE)
-}
-
-/// Seconds with two digits and a fraction without trailing zeros.
-pub(super) fn write_seconds(out: &mut impl Write, micros: i64) -> fmt::Result {
-    write!(out, "{:02}", micros / SECOND)?;
-    let fraction = micros % SECOND;
-    if fraction == 0 {
-        return Ok(());
-    }
-    let digits = format!("{fraction:06}");
-    write!(out, ".{}", digits.trim_end_matches('0'))
-}
-
-/// `2024-01-02 03:04:05`
-pub fn write_timestamp(out: &mut impl Write, micros: i64) -> fmt::Result {
-    let (days, time) = split_micros(micros);
-    let suffix = write_day(out, days)?;
-    out.write_char(' ')?;
-    write_time(out, time)?;
-    out.write_str(suffix)
-}
-
-/// `2024-01-02 03:04:05+00`
-pub fn write_timestamptz(out: &mut impl Write, micros: i64) -> fmt::Result {
-    let (days, time) = split_micros(micros);
-    let suffix = write_day(out, days)?;
-    out.write_char(' ')?;
-    write_time(out, time)?;
-    out.write_str("+00")?;
-    out.write_str(suffix)
 }

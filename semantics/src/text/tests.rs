@@ -4,6 +4,7 @@ use super::*;
 use super::{binary::*, geometry::*, interval::*, number::*, temporal::*};
 use crate::decimal::Shape;
 use strandline_base::Error;
+use strandline_base::value_text::*;
 
 fn written(f: impl FnOnce(&mut String) -> std::fmt::Result) -> String {
     let mut out = String::new();

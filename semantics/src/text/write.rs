@@ -1,6 +1,6 @@
 //! Values of Arrow arrays as text.
 
-use super::{array, binary, geometry, interval, number, temporal};
+use super::array;
 use crate::types::is_geometric;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, FixedSizeBinaryArray};
 use datafusion::arrow::datatypes::{
@@ -11,7 +11,7 @@ use datafusion::arrow::datatypes::{
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::common::Result;
 use std::fmt::{self, Write};
-use strandline_base::Interval;
+use strandline_base::{Interval, value_text};
 use strandline_column::types::coordinates_at;
 
 /// The engine's form of Arrow's interval.
@@ -112,28 +112,28 @@ impl<'a> ValueWriter<'a> {
             DataType::Int32 => write!(out, "{}", array.as_primitive::<Int32Type>().value(row)),
             DataType::Int64 => write!(out, "{}", array.as_primitive::<Int64Type>().value(row)),
             DataType::Float32 => {
-                number::write_real(out, array.as_primitive::<Float32Type>().value(row))
+                value_text::write_real(out, array.as_primitive::<Float32Type>().value(row))
             }
             DataType::Float64 => {
-                number::write_double(out, array.as_primitive::<Float64Type>().value(row))
+                value_text::write_double(out, array.as_primitive::<Float64Type>().value(row))
             }
             DataType::Decimal64(_, scale) => {
                 let value = array.as_primitive::<Decimal64Type>().value(row);
-                number::write_numeric(out, value.into(), *scale as u8)
+                value_text::write_numeric(out, value.into(), *scale as u8)
             }
             DataType::Decimal128(_, scale) => {
                 let value = array.as_primitive::<Decimal128Type>().value(row);
-                number::write_numeric(out, value, *scale as u8)
+                value_text::write_numeric(out, value, *scale as u8)
             }
             DataType::Utf8 => out.write_str(array.as_string::<i32>().value(row)),
             DataType::Utf8View => out.write_str(array.as_string_view().value(row)),
-            DataType::Binary => binary::write_bytea(out, array.as_binary::<i32>().value(row)),
-            DataType::BinaryView => binary::write_bytea(out, array.as_binary_view().value(row)),
-            DataType::FixedSizeBinary(_) => binary::write_uuid(out, uuid_at(array, row)),
+            DataType::Binary => value_text::write_bytea(out, array.as_binary::<i32>().value(row)),
+            DataType::BinaryView => value_text::write_bytea(out, array.as_binary_view().value(row)),
+            DataType::FixedSizeBinary(_) => value_text::write_uuid(out, uuid_at(array, row)),
             DataType::FixedSizeList(..) => match *coordinates_at(array, row) {
-                [x, y] => geometry::write_point(out, [x, y]),
+                [x, y] => value_text::write_point(out, [x, y]),
                 [high_x, high_y, low_x, low_y] => {
-                    geometry::write_box(out, [high_x, high_y], [low_x, low_y])
+                    value_text::write_box(out, [high_x, high_y], [low_x, low_y])
                 }
                 _ => Err(fmt::Error),
             },
@@ -166,22 +166,22 @@ impl<'a> ValueWriter<'a> {
         let array = self.array;
         match array.data_type() {
             DataType::Date32 => {
-                temporal::write_date(out, array.as_primitive::<Date32Type>().value(row).into())
+                value_text::write_date(out, array.as_primitive::<Date32Type>().value(row).into())
             }
-            DataType::Time64(_) => temporal::write_time(
+            DataType::Time64(_) => value_text::write_time(
                 out,
                 array.as_primitive::<Time64MicrosecondType>().value(row),
             ),
             DataType::Timestamp(_, zone) => {
                 let micros = array.as_primitive::<TimestampMicrosecondType>().value(row);
                 match zone {
-                    None => temporal::write_timestamp(out, micros),
-                    Some(_) => temporal::write_timestamptz(out, micros),
+                    None => value_text::write_timestamp(out, micros),
+                    Some(_) => value_text::write_timestamptz(out, micros),
                 }
             }
             _ => {
                 let value = array.as_primitive::<IntervalMonthDayNanoType>().value(row);
-                interval::write_interval(out, interval_of(value))
+                value_text::write_interval(out, interval_of(value))
             }
         }
     }

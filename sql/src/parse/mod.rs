@@ -107,6 +107,10 @@ impl Dialect for OurDialect {
     fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
         interval_literals::parse(parser)
     }
+    /// ON begins ON CONFLICT behind a query without FROM.
+    fn is_column_alias(&self, keyword: &Keyword, parser: &mut Parser) -> bool {
+        *keyword != Keyword::ON && self.postgres.is_column_alias(keyword, parser)
+    }
     fn parse_statement(&self, parser: &mut Parser) -> Option<Result<Statement, ParserError>> {
         index_statements::parse(parser)
     }

@@ -122,6 +122,7 @@ pub(crate) fn compile(
     state: &SessionState,
 ) -> Result<Arc<dyn PhysicalExpr>, DataFusionError> {
     let expr = simplify(expr, schema, state)?;
+    let expr = semantics::rules::unsign_lists(expr, schema)?.data;
     let expr = semantics::rules::guard(expr, semantics::rules::Place::Value)?.data;
     create_physical_expr(
         &expr,

@@ -3,10 +3,16 @@
 use super::search::{IndexPath, Sort};
 use super::sets::Sets;
 use crate::planning::locking::Lock;
+use std::cmp::Ordering;
 use std::sync::Arc;
 use strandline_base::{ColumnId, Error, Result, RowId, Value};
 use strandline_engine::catalog::TableDef;
 use strandline_engine::{Covering, KeyBytes, RowView, Statement};
+
+/// Whether values have the same place in an order, NULL with NULL.
+fn is_equal(a: &Value, b: &Value) -> bool {
+    a == b || a.compare(b) == Some(Ordering::Equal)
+}
 
 /// The lock that a query takes on its rows.
 pub(super) struct Locking<'a> {
@@ -158,7 +164,7 @@ impl<'a> FoundRows<'a> {
         let last = last.filter(|_| self.count() > settled);
         last.is_some_and(|last| {
             let mut places = places.iter();
-            places.any(|at| self.found[last + at] != self.values[*at])
+            places.any(|at| !is_equal(&self.found[last + at], &self.values[*at]))
         })
     }
 

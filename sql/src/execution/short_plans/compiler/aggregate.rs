@@ -8,6 +8,7 @@ use datafusion::common::DFSchema;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{self as logical, Expr};
 use datafusion::physical_expr::aggregate::{LoweredAggregate, LoweredAggregateBuilder};
+use strandline_semantics::functions::as_signed;
 
 impl Compiler<'_> {
     pub(super) fn aggregate(
@@ -19,7 +20,7 @@ impl Compiler<'_> {
         let groups = &aggregate.group_expr;
         let demand = demand.through(|column| {
             let at = aggregate.schema.maybe_index_of_column(column)?;
-            match groups.get(at)? {
+            match as_signed(groups.get(at)?) {
                 Expr::Column(column) => Some(column.clone()),
                 _ => None,
             }

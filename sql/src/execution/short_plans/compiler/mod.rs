@@ -31,6 +31,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use strandline_engine::Db;
 use strandline_engine::catalog::Catalog;
+use strandline_semantics::functions::as_signed;
 
 /// The depth of the deepest plan: a run needs stack for each level, and takes the caller's.
 const DEPTH_MAX: usize = 48;
@@ -244,7 +245,7 @@ impl Compiler<'_> {
                 first.map(|first| first.enough)
             }
         };
-        let column = |by: &logical::SortExpr| match &by.expr {
+        let column = |by: &logical::SortExpr| match as_signed(&by.expr) {
             Expr::Column(column) => Some(Order {
                 column: column.clone(),
                 descending: !by.asc,

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use strandline_base::{ColumnId, SqlType};
 use strandline_engine::CompareOp;
 use strandline_engine::catalog::{ColumnDef, TableDef};
+use strandline_semantics::functions::as_signed_physical;
 
 /// Conditions that hold together. Rows that fulfil the scan's filters fulfil them; the other way
 /// round it need not be so.
@@ -328,5 +329,5 @@ fn physical_conjunct(
 }
 
 fn physical_column<'a>(expr: &Arc<dyn PhysicalExpr>, def: &'a TableDef) -> Option<&'a ColumnDef> {
-    def.column(expr.downcast_ref::<Column>()?.name())
+    def.column(as_signed_physical(expr).downcast_ref::<Column>()?.name())
 }

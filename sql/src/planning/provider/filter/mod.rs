@@ -26,7 +26,7 @@ use strandline_base::{ColumnId, Error, Result};
 use strandline_engine::catalog::TableDef;
 use strandline_engine::{ColumnPredicate, RowFilter};
 use strandline_semantics::error::{convert, raise};
-use strandline_semantics::functions::{SpatialOperator, trimmed_of_blanks};
+use strandline_semantics::functions::{SpatialOperator, as_signed_physical, trimmed_of_blanks};
 
 #[cfg(test)]
 mod tests;
@@ -85,7 +85,7 @@ impl ScanFilter {
         let mut columns = Vec::new();
         let mut fields = Vec::new();
         for part in expression.children() {
-            let field = part
+            let field = as_signed_physical(part)
                 .downcast_ref::<Column>()
                 .map(|column| output.field(column.index()));
             let Some(field) = field else { return Ok(None) };

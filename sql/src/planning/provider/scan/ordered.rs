@@ -42,7 +42,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use strandline_base::{Result, RowId, SqlType};
 use strandline_engine::{CoveredColumns, Covering, EntryWatch, KeyBytes, RowKeys};
 use strandline_semantics::error::{from_arrow, raise};
-use strandline_semantics::functions::SpatialOperator;
+use strandline_semantics::functions::{SpatialOperator, as_signed_physical};
 use strandline_semantics::types::sql_type_of_arrow;
 
 /// The least entries of the first chunk; each further chunk has twice as many.
@@ -143,6 +143,7 @@ impl ScanExec {
         options: SortOptions,
         skips_null: bool,
     ) -> Option<OrderedTerm> {
+        let by = as_signed_physical(by);
         let term = match by.downcast_ref::<Column>() {
             Some(column) => *self.source.columns.get(column.index())?,
             None => self.source.access.as_ref()?.term(by, &self.schema)?,
