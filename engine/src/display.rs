@@ -64,7 +64,7 @@ mod tests {
             "2023-11-14 22:13:20.5"
         );
         assert_eq!(timestamp_text(-1), "1969-12-31 23:59:59.999999");
-        let bc = Value::Date(-735_161);
+        let bc = Value::Date(-735_160);
         assert_eq!(value_text(SqlType::Date, &bc), "0044-03-15 BC");
         let interval = Value::Interval(Interval {
             months: 14,
