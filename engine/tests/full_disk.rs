@@ -206,7 +206,8 @@ fn the_directory_without_room_for_its_reserve_is_named() {
         let fast = SimDisk::new(9);
         let capacity = fast.beside(10);
         let room = Some(10_000 * KIB);
-        (fast.limit_capacity(room), capacity.limit_capacity(room));
+        fast.limit_capacity(room);
+        capacity.limit_capacity(room);
         let open = || {
             let tiers = TieredDevice::new(fast.device(), capacity.device(), "/capacity");
             open_on(Arc::new(tiers.expect("tiers")))

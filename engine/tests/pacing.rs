@@ -58,7 +58,7 @@ fn checkpoints_that_free_no_memory_pause_until_a_commit_lets_them() {
     db.checkpoint(true).expect("merge");
     let txn = db.begin(TxnOptions::default()).expect("begin");
     let statement = txn.begin_statement().expect("statement");
-    let long = "x".repeat(12_000);
+    let long = "x".repeat(24_000);
     let set = [(ColumnId(2), Value::from(long.as_str()))];
     for k in 0..100 {
         let key = [Value::BigInt(k)];
