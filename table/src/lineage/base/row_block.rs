@@ -13,9 +13,9 @@
 //! memory has them, or after a scan. A first read may be the only one. It reads the columns that it
 //! asks for, and no others ([`ChunkColumn::row_values`]).
 //!
-//! While the pool has no room, a block is made by one of [`HOT_READS`] reads only: it may take twenty
-//! times the memory of the encoded columns, and saves less than a microsecond of a read, whereas
-//! what leaves for it is read of the device again.
+//! While the pool has no room, a block is made by one of [`HOT_READS`] reads only: it may take
+//! twenty times the memory of the encoded columns, and saves less than a microsecond of a read,
+//! whereas what leaves for it is read of the device again.
 //!
 //! Invariant: a block is made of immutable chunks and never changes.
 
