@@ -79,6 +79,30 @@ fn checkpoints_that_free_no_memory_pause_until_a_commit_lets_them() {
 }
 
 #[test]
+fn an_old_open_transaction_does_not_cause_one_checkpoint_after_the_other() {
+    let (disk, clock) = (SimDisk::new(3), clock());
+    let db = open_small(&disk, &clock);
+    let (t, _) = create_table(&db, HistoryPolicy::None);
+    (0..100).for_each(|k| insert(&db, &row(k, k, "short")));
+    db.checkpoint(true).expect("merge");
+    let txn = db.begin(TxnOptions::default()).expect("begin");
+    let statement = txn.begin_statement().expect("statement");
+    let set = [(ColumnId(1), Value::BigInt(-1))];
+    let updated = statement.point_update(&t, 0, &[Value::BigInt(7)], &set);
+    assert!(updated.expect("update"));
+    statement.finish().expect("finish");
+    // It is old after half a minute.
+    for _ in 0..2 {
+        let busy = busy_turns(&db, &disk, &clock);
+        assert!((1..=4).contains(&busy), "{busy} checkpoints in a minute");
+    }
+    let merged = counter(&db, "merged_ranges");
+    txn.commit().expect("commit");
+    busy_turns(&db, &disk, &clock);
+    assert_eq!(counter(&db, "merged_ranges"), merged + 1);
+}
+
+#[test]
 fn checkpoints_that_fail_pause_until_something_may_have_changed() {
     let (disk, clock) = (SimDisk::new(2), clock());
     let db = open_small(&disk, &clock);

@@ -173,13 +173,18 @@ impl Tiers {
             true => bytes / CACHE_PART,
             false => 0,
         };
-        let settings = Settings {
+        let mut settings = Settings {
             memory_bytes: MEMORY_BYTES,
             index_page_bytes_max: (size.index / MEMORY_PART) as usize,
             ssd_cache_bytes: cached(size.index),
             block_cache_bytes: cached(size.columns),
             ..Settings::default()
         };
+        if let Some(cache) = settings.block_cache(0) {
+            // With --quick a quarter of the columns is less than a cache may have.
+            let bytes = &mut settings.block_cache_bytes;
+            *bytes = (*bytes).max(cache.cache_bytes_min());
+        }
         let page_memory_bytes = settings.index_page_bytes_max;
         Ok(Self {
             ours: Ours::build(Database::on_device(device).settings(settings))?,
@@ -288,7 +293,8 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
                 Box::new(|round| counted(&without, round)),
             ];
             let spreads = interleave(ROUNDS, sides)?;
-            let cache = with.ours.database().engine().tier_counts()?;
+            let engine = with.ours.database().engine();
+            let cache = engine.tier_counts()?;
             let cache = cache.iter().find(|row| row.name == "ssd_cache");
             report.add(Figure {
                 case: format!("{what}, {name} keys, index on pages, SSD cache 25 %"),
@@ -307,7 +313,10 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
                     ("column_bytes", json!(size.columns)),
                     ("page_memory_bytes", json!(with.page_memory_bytes)),
                     ("cache_bytes", json!(cache.and_then(|row| row.bytes_max))),
-                    ("block_cache_bytes", json!(size.columns / CACHE_PART)),
+                    (
+                        "block_cache_bytes",
+                        json!(engine.settings().block_cache_bytes),
+                    ),
                     ("capacity_tier", json!(with.disk.label())),
                     ("fast_tier", json!("files of the operating system")),
                     ("synchronous_commit", json!(false)),

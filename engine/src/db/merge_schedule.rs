@@ -11,7 +11,7 @@ use strandline_base::{RangeNo, StorageId};
 /// The schedule; see the module's documentation. Times are those of [`super::Db::elapsed_us`].
 #[derive(Debug, Default)]
 pub(crate) struct MergeSchedule {
-    /// when a range was first seen with pending records
+    /// when a range was first seen with pending records, or last tried in vain
     ages: Mutex<BTreeMap<(StorageId, RangeNo), u64>>,
     /// no background merge before this time
     rests_until_us: AtomicU64,
@@ -43,10 +43,23 @@ impl MergeSchedule {
         self.ages.lock().remove(&(storage, range));
     }
 
+    /// Records that all ranges with pending records of at least `age` have been tried. What is left
+    /// of them belongs to open transactions, and becomes old again.
+    pub fn note_tried(&self, age: Duration, now_us: u64) {
+        let mut ages = self.ages.lock();
+        let old = ages
+            .values_mut()
+            .filter(|since| has_passed(**since, age, now_us));
+        old.for_each(|since| *since = now_us);
+    }
+
     /// Whether a range has had pending records for at least `age`.
     pub fn is_old(&self, storage: StorageId, range: RangeNo, age: Duration, now_us: u64) -> bool {
         let since = self.ages.lock().get(&(storage, range)).copied();
-        let passed = since.map(|since| now_us.saturating_sub(since));
-        passed.is_some_and(|passed| u128::from(passed) >= age.as_micros())
+        since.is_some_and(|since| has_passed(since, age, now_us))
     }
+}
+
+fn has_passed(since_us: u64, age: Duration, now_us: u64) -> bool {
+    u128::from(now_us.saturating_sub(since_us)) >= age.as_micros()
 }

@@ -93,6 +93,8 @@ impl Db {
             if let Some(failure) = self.observed_checkpoint(Effort::Due)?.failure {
                 return Err(failure);
             }
+            self.merge_schedule
+                .note_tried(self.settings.merge_age, from);
         } else if let Some(failure) = failure {
             return Err(failure);
         }
