@@ -13,7 +13,6 @@
 )]
 
 use libmimalloc_sys::{mi_option_get, mi_option_set, mi_option_t};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// `mi_option_purge_delay` of mimalloc 3, in milliseconds.
 const PURGE_DELAY: mi_option_t = 15;
@@ -23,16 +22,10 @@ const DELAY_MS_MIN: usize = 10;
 /// Memory for which freed memory is kept a millisecond.
 const BYTES_PER_MS: usize = (64 << 20) / DELAY_MS_MIN;
 
-/// The smallest database that this process has opened.
-static SMALLEST: AtomicUsize = AtomicUsize::new(usize::MAX);
-
 /// Lets freed memory go back to the system as early as a database of `memory_bytes` needs it. Of
 /// several databases the smallest one counts.
 pub fn keep_freed_memory_for(memory_bytes: usize) {
-    let smallest = SMALLEST
-        .fetch_min(memory_bytes, Ordering::Relaxed)
-        .min(memory_bytes);
-    let delay_ms = (smallest / BYTES_PER_MS).clamp(DELAY_MS_MIN, DELAY_MS_MAX);
+    let delay_ms = (memory_bytes / BYTES_PER_MS).clamp(DELAY_MS_MIN, DELAY_MS_MAX);
     if delay_ms < self::delay_ms() {
         // SAFETY: the function checks the option and stores one aligned word, also when other
         // threads read it.

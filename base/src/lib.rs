@@ -9,9 +9,9 @@
 //! |---|---|
 //! | `sync`, `bytes`, `calendar`, `checksum`, `clock`, `ids`, `rng` | modules that import none |
 //! | `append_list`, `error`, `geometry` | a list read while it grows; errors; points and boxes |
-//! | `utc` | times |
 //! | `value` | types and single values |
 //! | `value_text` | the text of single values |
+//! | `utc` | moments as text for messages |
 //! | `value_words` | values as words of 64 bits |
 //! | `cell` | values in cells of one word that threads share |
 

@@ -1,23 +1,14 @@
 //! Points in time as text for messages.
 
-use crate::calendar::{Civil, civil_from_days};
+use crate::value_text::write_timestamptz;
 
 /// `us` microseconds since the Unix epoch as `2026-11-20 06:51:43.5+00`: as a `timestamptz` is
-/// printed in UTC, without zeros at the fraction's end.
+/// printed in UTC. What is later than any `timestamptz` is shown as the last one.
 pub fn format_utc(us: u64) -> String {
-    let (seconds, micros) = (us / 1_000_000, us % 1_000_000);
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    let Civil { year, month, day } = civil_from_days(days as i64);
-    let fraction = match micros {
-        0 => String::new(),
-        _ => format!(".{micros:06}").trim_end_matches('0').to_owned(),
-    };
-    format!(
-        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}{fraction}+00",
-        second / 3600,
-        second / 60 % 60,
-        second % 60
-    )
+    let mut out = String::new();
+    // A string takes everything.
+    let _ = write_timestamptz(&mut out, i64::try_from(us).unwrap_or(i64::MAX));
+    out
 }
 
 #[cfg(test)]

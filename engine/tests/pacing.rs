@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use std::sync::Arc;
 use strandline_base::ManualClock;
-use strandline_engine::catalog::HistoryPolicy;
+use strandline_engine::catalog::{HistoryPolicy, TableDef};
 use strandline_engine::*;
 use strandline_sim::SimDisk;
 
@@ -37,6 +37,15 @@ fn counter(db: &Db, name: &str) -> u64 {
     counters.iter().find(|c| c.0 == name).expect("a counter").1
 }
 
+/// A database whose table has a hundred merged rows.
+fn with_merged_rows(disk: &SimDisk, clock: &Arc<ManualClock>) -> (Arc<Db>, Arc<TableDef>) {
+    let db = open_small(disk, clock);
+    let (t, _) = create_table(&db, HistoryPolicy::None);
+    (0..100).for_each(|k| insert(&db, &row(k, k, "short")));
+    db.checkpoint(true).expect("merge");
+    (db, t)
+}
+
 /// Turns of the background thread in a minute in which it wrote something.
 fn busy_turns(db: &Db, disk: &SimDisk, clock: &ManualClock) -> u64 {
     let mut busy = 0;
@@ -52,10 +61,7 @@ fn busy_turns(db: &Db, disk: &SimDisk, clock: &ManualClock) -> u64 {
 #[test]
 fn checkpoints_that_free_no_memory_pause_until_a_commit_lets_them() {
     let (disk, clock) = (SimDisk::new(1), clock());
-    let db = open_small(&disk, &clock);
-    let (t, _) = create_table(&db, HistoryPolicy::None);
-    (0..100).for_each(|k| insert(&db, &row(k, k, "short")));
-    db.checkpoint(true).expect("merge");
+    let (db, t) = with_merged_rows(&disk, &clock);
     let txn = db.begin(TxnOptions::default()).expect("begin");
     let statement = txn.begin_statement().expect("statement");
     let long = "x".repeat(24_000);
@@ -81,10 +87,7 @@ fn checkpoints_that_free_no_memory_pause_until_a_commit_lets_them() {
 #[test]
 fn an_old_open_transaction_does_not_cause_one_checkpoint_after_the_other() {
     let (disk, clock) = (SimDisk::new(3), clock());
-    let db = open_small(&disk, &clock);
-    let (t, _) = create_table(&db, HistoryPolicy::None);
-    (0..100).for_each(|k| insert(&db, &row(k, k, "short")));
-    db.checkpoint(true).expect("merge");
+    let (db, t) = with_merged_rows(&disk, &clock);
     let txn = db.begin(TxnOptions::default()).expect("begin");
     let statement = txn.begin_statement().expect("statement");
     let set = [(ColumnId(1), Value::BigInt(-1))];

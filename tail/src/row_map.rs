@@ -278,6 +278,17 @@ mod tests {
         map.latch(slot).expect("nobody holds it")
     }
 
+    /// Adds one to the entry of a row, whose latch other threads take too.
+    fn add_one(map: &RowMap, row: usize) {
+        let latch = loop {
+            if let Some(latch) = map.latch(row) {
+                break latch;
+            }
+        };
+        let next = latch.entry().0;
+        latch.publish(u64::from(next)); // its entry is one more
+    }
+
     #[test]
     fn heads_are_kept_per_slot_and_latches_release() {
         let bytes = PageBytes::default();
@@ -323,17 +334,7 @@ mod tests {
     fn threads_give_a_row_one_entry() {
         for _ in 0..100 {
             let map = empty(&PageBytes::default());
-            let add_to_all = || {
-                for row in 0..2 * FEW {
-                    let latch = loop {
-                        if let Some(latch) = map.latch(row) {
-                            break latch;
-                        }
-                    };
-                    let next = latch.entry().0;
-                    latch.publish(u64::from(next)); // its entry is one more
-                }
-            };
+            let add_to_all = || (0..2 * FEW).for_each(|row| add_one(&map, row));
             std::thread::scope(|s| {
                 (0..4).for_each(|_| drop(s.spawn(add_to_all)));
             });
@@ -361,17 +362,7 @@ mod tests {
         let map = empty(&PageBytes::default());
         std::thread::scope(|s| {
             for _ in 0..4 {
-                s.spawn(|| {
-                    for _ in 0..1000 {
-                        let latch = loop {
-                            if let Some(latch) = map.latch(7) {
-                                break latch;
-                            }
-                        };
-                        let next = latch.entry().0;
-                        latch.publish(u64::from(next)); // its entry is one more
-                    }
-                });
+                s.spawn(|| (0..1000).for_each(|_| add_one(&map, 7)));
             }
         });
         assert_eq!(map.entry(7), Entry(4000));

@@ -232,8 +232,8 @@ impl RowBlocks {
         Ok(())
     }
 
-    /// Whether a block with `columns` columns may be made now.
-    fn has_room(&self, block: usize, columns: usize, pool: &Pool) -> bool {
+    /// Whether a read may make a block with `columns` columns; counts it if there is no room.
+    fn may_make(&self, block: usize, columns: usize, pool: &Pool) -> bool {
         if pool.has_room_for(columns * BLOCK_ROWS * size_of::<u64>()) {
             return true;
         }
@@ -255,7 +255,7 @@ impl RowBlocks {
             Some(Some(chunk)) => is_word(chunk) && !chunk.has_block(block),
             _ => false,
         };
-        if columns.clone().any(is_cold) || !self.has_room(block, columns.clone().count(), pool) {
+        if columns.clone().any(is_cold) || !self.may_make(block, columns.clone().count(), pool) {
             return Ok(None);
         }
         let Some(blocks) = self.blocks_for(chunks, columns) else {
