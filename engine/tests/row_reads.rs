@@ -173,11 +173,15 @@ fn rows_are_read_by_any_columns_in_any_order() {
 /// Three blocks of 4,096 rows and a short one, of numbers that take 16 bits each.
 const COLD_ROWS: i64 = 13_000;
 
+/// The column with the same value in all rows.
+const CONSTANT: u32 = 11;
+
 fn cold_value(k: i64, id: u32) -> Value {
     let noise = (k + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as i64 ^ i64::from(id) << 20);
     match id {
         0 => Value::BigInt(k),
         TEXT => Value::from(format!("text {k}").as_str()),
+        CONSTANT => Value::BigInt(5),
         _ => Value::BigInt(noise >> 20 & 0xffff),
     }
 }
@@ -206,7 +210,7 @@ impl Cold {
     fn with(rows: i64, settings: Settings) -> Self {
         let (device, clock) = (Arc::new(CountingDevice::default()), clock());
         let db = open(device.clone(), &clock).expect("open");
-        load_wide(&db, 11, rows, cold_value);
+        load_wide(&db, 12, rows, cold_value);
         db.close().expect("close");
         let db = open_with(device.clone(), &clock, settings).expect("open");
         let table = common::table(&db);
@@ -277,6 +281,21 @@ fn a_cold_row_is_read_as_one_batch_of_the_columns_asked_for() {
     let whole = cold.read(12_999, &all);
     assert_eq!(whole.waits, 1, "{whole:?}");
     assert!(whole.reads <= 10 && whole.bytes < 100 << 10, "{whole:?}");
+}
+
+/// Its blocks have no bytes: what they have is in the footer, which is part of the first read.
+#[test]
+fn a_column_of_one_value_is_read_once() {
+    let cold = Cold::new(COLD_ROWS);
+    assert_eq!(cold.read(0, &[CONSTANT]).reads, 1, "the whole chunk");
+    for k in [5_000, 9_000, 12_999] {
+        assert_eq!(cold.read(k, &[CONSTANT]).reads, 0, "key {k}");
+    }
+    assert_eq!(
+        cold.read(5_000, &[1, 2, CONSTANT]).reads,
+        4,
+        "two footers and blocks"
+    );
 }
 
 /// The four blocks of eight columns have 256 KiB encoded, and 1 MiB as rows.

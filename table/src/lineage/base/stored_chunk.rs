@@ -279,20 +279,27 @@ impl StoredChunk {
         Ok(())
     }
 
-    /// Whether the chunk is read as a whole.
+    /// Whether the chunk is no longer than its end.
     fn is_short(&self) -> bool {
         self.end() == self.extent
     }
 
-    /// Adds the parts of the chunk to read for a block: the whole chunk if it is short; otherwise
-    /// the block and, if its footer does not have it, what the blocks share.
+    /// Whether the whole chunk is read for a block: a short one is, unless its footer is known and
+    /// has all of the block, whose values are the same.
+    fn is_read_whole(&self, block: usize) -> bool {
+        let has_bytes = |footer: &Arc<ChunkFooter>| !footer.block_range(block).is_empty();
+        self.is_short() && self.footer.get().is_none_or(has_bytes)
+    }
+
+    /// Adds the parts of the chunk to read for a block: the whole chunk; or the block and, if its
+    /// footer does not have it, what the blocks share.
     fn add_parts<'a>(
         &'a self,
         block: usize,
         parts: &mut Vec<(&'a StoredFile, Extent)>,
     ) -> Result<()> {
         let file = self.file.stored();
-        if self.is_short() {
+        if self.is_read_whole(block) {
             parts.push((file, self.extent));
             return Ok(());
         }
@@ -318,7 +325,8 @@ impl StoredChunk {
             part.ok_or_else(|| Error::internal("a part of a chunk was not read"))
         };
         let first = next()?;
-        if self.is_short() {
+        // The footer may have become known since.
+        if first.bytes().len() as u64 == self.extent.len {
             let bytes = first.bytes();
             let footer = match self.footer.get() {
                 Some(footer) => footer,
