@@ -14,11 +14,17 @@
 //! new key. A row that is inserted meanwhile has the entries found here, or none of them: if one is
 //! not that of its key, it is marked, in whatever order its row and its entries were read.
 //!
-//! The work is divided. A *part* is the entries of some ranges: 16 bytes each, gathered in a walk
-//! over the whole index, so that they take a 32nd of `memory_bytes`. A *turn* reads entries of a
-//! walk, or compares a part that has been gathered, up to `Settings::comparison_turn_entries`.
-//! A walk over points or boxes has no order to go on in, so it is one turn.
-//! Checkpoints run between turns. Keys are compared by 64-bit hashes.
+//! Most ranges have nothing to mark. So one walk over the index makes a sum of hashes of (row, key)
+//! for each range, and each sum is compared with that of the range's rows under their newest keys.
+//! Equal sums are taken for equal entries (64 bits): each visible row then has the entry of its key,
+//! and there is no other. Why that is enough beside writers: an entry that is in no sum was entered
+//! behind the walk, by a writer that has marked its row or has inserted it.
+//!
+//! The entries of the ranges that differ are gathered and compared one by one, in *parts*: those of
+//! some ranges, 16 bytes each, in another walk over the whole index, so that they take a 32nd of
+//! `memory_bytes`. A *turn* reads entries of a walk, or rows, up to
+//! `Settings::comparison_turn_entries`. A walk over points or boxes has no order to go on in, so it
+//! is one turn. Checkpoints run between turns.
 //!
 //! Entries may be swept between the turns of a walk. A row of which entries were removed has been
 //! marked before, or had none that a reader needs; comparing what was gathered marks too many rows
@@ -32,9 +38,9 @@
 //!
 //! [`OpenedEntries`]: crate::db::opened_entries::OpenedEntries
 
-use crate::db::opened_entries::{Comparison, Walk, has_unknown};
+use crate::db::opened_entries::{Comparison, EntrySum, Part, Stage, Walk, has_unknown};
 use crate::db::{Db, closed};
-use crate::store::all_rows::visit_range;
+use crate::store::all_rows::{visit_range, visit_rows};
 use crate::store::{Store, StoredIndex, newest};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
@@ -54,6 +60,11 @@ fn hash(key: &KeyBytes) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one(key.as_slice())
 }
 
+/// As [`hash`], of an entry.
+fn hash_entry(row: RowId, key: &KeyBytes) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::default().hash_one((row.0, key.as_slice()))
+}
+
 impl Db {
     /// A turn of comparing the entries of an opened index with their rows, if that has not been
     /// done. The caller keeps sweeps away. Returns whether there was anything to do.
@@ -71,24 +82,47 @@ impl Db {
             return Ok(false);
         }
         let rows = self.settings.memory_bytes / 32 / ENTRY_BYTES;
-        let ranges = (rows / RANGE_ROWS).max(1) as u32;
-        let mut comparison = kept
-            .take()
-            .unwrap_or_else(|| Comparison::of(index, 0..ranges));
+        let ranges = (rows / RANGE_ROWS).max(1);
+        let mut comparison = kept.take().unwrap_or_else(|| Comparison::of(index));
         // A small index is done in one turn.
         let (turn, mut read) = (self.settings.comparison_turn_entries.max(1), 0);
         while read < turn {
-            match comparison.walk {
-                Walk::From(_) => read += self.gather(index, &mut comparison, turn - read)?,
-                Walk::Done => {
-                    read += comparison.entries.len();
-                    if !self.compare_part((store, index), &mut comparison) {
+            let at_most = turn - read;
+            let Comparison { sums, stage, .. } = &mut comparison;
+            match stage {
+                Stage::Sum(Walk::Done) => comparison.stage = Stage::CompareSums,
+                Stage::Sum(walk) => {
+                    read += self.walk(index, walk, at_most, &mut |row, key| {
+                        let sum = sums.entry(row.range().0).or_default();
+                        sum.add(hash_entry(row, key));
+                    })?;
+                }
+                Stage::CompareSums => match compare_sum((store, index), &mut comparison) {
+                    Some(rows) => read += rows,
+                    None if comparison.begin_part(ranges) => {}
+                    None => {
                         moved.tell();
                         return Ok(true);
                     }
-                    let next = comparison.part.end;
-                    comparison = Comparison::of(index, next..next.saturating_add(ranges));
-                }
+                },
+                Stage::Gather(part) => match &mut part.walk {
+                    Walk::Done => {
+                        read += part.entries.len();
+                        self.compare_part((store, index), part);
+                        if !comparison.begin_part(ranges) {
+                            moved.tell();
+                            return Ok(true);
+                        }
+                    }
+                    walk => {
+                        let (ranges, entries) = (&part.ranges, &mut part.entries);
+                        read += self.walk(index, walk, at_most, &mut |row, key| {
+                            if ranges.contains(&row.range().0) {
+                                entries.push((row, hash(key)));
+                            }
+                        })?;
+                    }
+                },
             }
         }
         *kept = Some(comparison);
@@ -110,45 +144,39 @@ impl Db {
         }
     }
 
-    /// Compares a part that has been gathered. False: there are no ranges and no entries behind it.
-    fn compare_part(
-        &self,
-        (store, index): (&Store, &StoredIndex),
-        comparison: &mut Comparison,
-    ) -> bool {
-        let (now, part) = (self.stable(), comparison.part.clone());
-        comparison.entries.sort_unstable();
-        let mut own = &comparison.entries[..];
+    /// Compares a part that has been gathered.
+    fn compare_part(&self, (store, index): (&Store, &StoredIndex), part: &mut Part) {
+        let now = self.stable();
+        part.entries.sort_unstable();
         // Ranges are listed behind the entries: one that is missing is that of a lost row.
         let last = store.ranges().len() as u32;
-        for no in part.start..part.end.min(last) {
-            let split = own.partition_point(|(row, _)| row.range().0 <= no);
-            let (of_range, rest) = own.split_at(split);
-            if let Err(failure) = compare((store, index), RangeNo(no), of_range, now) {
+        for of_range in part.entries.chunk_by(|a, b| a.0.range() == b.0.range()) {
+            let no = of_range[0].0.range();
+            if no.0 >= last {
+                note_all_moved(index, of_range, now);
+            } else if let Err(failure) = compare((store, index), no, of_range, now) {
                 warn!(
                     table = self.table_name(store.id()),
-                    range = no,
+                    range = no.0,
                     sqlstate = failure.sqlstate().0,
                     "the entries of an index cannot be compared with their rows, and readers take \
                      no values from them: {failure}"
                 );
                 note_all_moved(index, of_range, now);
             }
-            own = rest;
         }
-        note_all_moved(index, own, now);
-        comparison.are_later || part.end < last
     }
 
-    /// Goes on with the walk that gathers the entries of a part, over `at_most` entries and the
-    /// others of the last key. Returns how many it has read.
-    fn gather(
+    /// Goes on with a walk over all entries, over `at_most` and the others of the last key. Returns
+    /// how many it has read.
+    fn walk(
         &self,
         index: &StoredIndex,
-        comparison: &mut Comparison,
+        walk: &mut Walk,
         at_most: usize,
+        visit: &mut dyn FnMut(RowId, &KeyBytes),
     ) -> Result<usize> {
-        let from = match &comparison.walk {
+        let from = match walk {
             Walk::From(from) => from.clone(),
             Walk::Done => return Ok(0),
         };
@@ -163,14 +191,10 @@ impl Db {
         let (mut read, mut last) = (0_usize, None);
         while let Some((key, row)) = cursor.next()? {
             if can_resume && read >= at_most && last.as_ref() != Some(&key) {
-                comparison.walk = Walk::From(Some(key));
+                *walk = Walk::From(Some(key));
                 return Ok(read);
             }
-            let no = row.range().0;
-            comparison.are_later |= no >= comparison.part.end;
-            if comparison.part.contains(&no) {
-                comparison.entries.push((row, hash(&key)));
-            }
+            visit(row, &key);
             read += 1;
             if can_resume && read >= at_most {
                 last = Some(key);
@@ -181,9 +205,44 @@ impl Db {
                 return Err(closed());
             }
         }
-        comparison.walk = Walk::Done;
+        *walk = Walk::Done;
         Ok(read)
     }
+}
+
+/// Compares the sum of the entries of the next range with that of its rows. Returns how many rows
+/// were read; None: all sums have been compared.
+fn compare_sum(
+    (store, index): (&Store, &StoredIndex),
+    comparison: &mut Comparison,
+) -> Option<usize> {
+    let (no, found) = comparison.sums.pop_first()?;
+    // What cannot be read differs; the comparison of its entries tells why.
+    let sum = sum_of_rows(store, index, RangeNo(no)).ok();
+    if sum.is_none_or(|(wanted, _)| wanted != found) {
+        comparison.differing.insert(no);
+    }
+    Some(sum.map_or(1, |(_, slots)| slots.max(1)))
+}
+
+/// The sum of the entries that the visible rows of a range have if none of them has moved, and how
+/// many slots the range has.
+fn sum_of_rows(store: &Store, index: &StoredIndex, no: RangeNo) -> Result<(EntrySum, usize)> {
+    let mut sum = EntrySum::default();
+    let visibility = newest(StartWord(0));
+    let slots = visit_rows(
+        store,
+        no,
+        &index.columns,
+        &visibility,
+        &mut |row, values| {
+            // A row whose key cannot be computed has no entry that is right.
+            if let Some(key) = index.key_of(values).ok().flatten() {
+                sum.add(hash_entry(row, &index.index.encode(&key)));
+            }
+        },
+    )?;
+    Ok((sum, slots))
 }
 
 /// Marks the rows of a range with entries that are not the key of their newest version.

@@ -36,14 +36,33 @@ pub(crate) fn visit_range(
     visibility: &Visibility,
     visit: &mut dyn FnMut(RowId, &[Value]),
 ) -> Result<()> {
-    let Some(range) = store.lineage.range(range) else {
+    let Some(slots) = RangeSlots::of(store, range, columns, visibility)? else {
         return Ok(());
     };
-    let slots = RangeSlots::read(store, (range, &range.load_full()), columns, visibility)?;
     slots.visit(&mut |slot, values| {
-        visit(RowId::new(range.no(), slot as u16), values);
+        visit(RowId::new(range, slot as u16), values);
         Ok(())
     })
+}
+
+/// As [`visit_range`], of slots with a visible row. Returns how many slots the range has.
+pub(crate) fn visit_rows(
+    store: &Store,
+    range: RangeNo,
+    columns: &[ColumnId],
+    visibility: &Visibility,
+    visit: &mut dyn FnMut(RowId, &[Value]),
+) -> Result<usize> {
+    let Some(slots) = RangeSlots::of(store, range, columns, visibility)? else {
+        return Ok(0);
+    };
+    slots.visit(&mut |slot, values| {
+        if slots.is_visible(slot) {
+            visit(RowId::new(range, slot as u16), values);
+        }
+        Ok(())
+    })?;
+    Ok(slots.len)
 }
 
 /// Columns of every slot of a range, as somebody sees them.
@@ -56,6 +75,20 @@ pub(crate) struct RangeSlots {
 }
 
 impl RangeSlots {
+    /// Those of a range; None: it is not there.
+    fn of(
+        store: &Store,
+        range: RangeNo,
+        columns: &[ColumnId],
+        visibility: &Visibility,
+    ) -> Result<Option<Self>> {
+        let range = store.lineage.range(range);
+        let read = |range: &Arc<Range>| {
+            Self::read(store, (range, &range.load_full()), columns, visibility)
+        };
+        range.map(read).transpose()
+    }
+
     /// Reads `columns` as `visibility` sees them.
     pub fn read(
         store: &Store,
