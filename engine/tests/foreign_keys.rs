@@ -60,6 +60,7 @@ fn index_on_a() -> Arc<IndexDef> {
         complete_since: CommitTs::ZERO,
         comment: None,
         storage: Default::default(),
+        stays_in_memory: false,
         file_number: None,
         options: Default::default(),
     })

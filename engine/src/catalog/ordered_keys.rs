@@ -112,6 +112,7 @@ impl KeyDef {
             options: BTreeMap::new(),
             comment: None,
             storage: IndexStorage::default(),
+            stays_in_memory: false,
             file_number: None,
         }
     }

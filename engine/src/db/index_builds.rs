@@ -39,6 +39,8 @@ pub(crate) struct Build {
     phase: AtomicU8,
     rows_total: AtomicU64,
     rows_done: AtomicU64,
+    /// its entries are in memory
+    takes_memory: bool,
     /// set when its statement is cancelled
     cancel: Arc<AtomicBool>,
 }
@@ -101,7 +103,13 @@ impl BuildObserver for ListedBuild<'_> {
         if self.build.cancel.load(Ordering::Relaxed) {
             return Err(strandline_txn::query_cancelled());
         }
-        self.db.check_index_memory()
+        match self.build.takes_memory {
+            true => self.db.check_index_memory(),
+            false => Ok(()),
+        }
+    }
+    fn is_memory_short(&self) -> bool {
+        !self.build.takes_memory && self.db.check_index_memory().is_err()
     }
 }
 
@@ -112,11 +120,11 @@ impl Db {
         builds.iter().map(|build| build.progress()).collect()
     }
 
-    /// Lists a new build over `rows` rows; `cancel` ends it.
+    /// Lists a new build over `rows` rows of an index that is in memory or not; `cancel` ends it.
     pub(crate) fn list_build(
         &self,
         (table, index): (TableId, IndexId),
-        rows: u64,
+        (rows, takes_memory): (u64, bool),
         cancel: &Arc<AtomicBool>,
     ) -> ListedBuild<'_> {
         let build = Arc::new(Build {
@@ -125,6 +133,7 @@ impl Db {
             phase: AtomicU8::new(BuildPhase::Filling as u8),
             rows_total: AtomicU64::new(rows),
             rows_done: AtomicU64::new(0),
+            takes_memory,
             cancel: cancel.clone(),
         });
         self.index_builds.running.lock().push(build.clone());
@@ -149,5 +158,8 @@ fn no_index_memory(used: usize, limit: usize) -> Error {
         SqlState::OUT_OF_MEMORY,
         format!("indexes use {used} bytes of memory, their share is {limit}"),
     )
-    .with_hint("Raise memory_bytes, or drop indexes that are not needed.")
+    .with_hint(
+        "Raise memory_bytes, or keep indexes in files: ALTER INDEX ... SET (storage = 'levels'), \
+         ALTER TABLE ... SET (key_index = 'fdtree').",
+    )
 }

@@ -16,6 +16,7 @@ pub(crate) mod opened_entries;
 pub(crate) mod pacing;
 pub(crate) mod pauses;
 mod recovery_report;
+pub(crate) mod relocation;
 pub(crate) mod reserve;
 pub(crate) mod set_aside;
 
@@ -39,6 +40,7 @@ use opened_entries::OpenedEntries;
 use pacing::Pacing;
 pub use recovery_report::RecoveryReport;
 pub(crate) use recovery_report::Restored;
+use relocation::Relocation;
 use reserve::Reserve;
 use set_aside::SetAside;
 use std::collections::BTreeMap;
@@ -93,6 +95,7 @@ pub struct Db {
     /// memory of the lists that transactions keep until they end
     pub(crate) list_memory: Arc<MemoryAccount>,
     pub(crate) index_builds: IndexBuilds,
+    pub(crate) relocation: Relocation,
     pub(crate) index_files: Arc<IndexFiles>,
     pub(crate) caches: Caches,
     /// of the objects, if the capacity tier is an object store

@@ -34,6 +34,8 @@ pub(crate) enum Work {
     SweepIndex(IndexFile),
     /// compacting the levels of an index, or moving its LIDBlocks to its tree
     CompactIndex(IndexFile),
+    /// moving its indexes from memory into levels
+    MoveIndexes,
     /// copying what it needs of the log, while it is closed off
     KeepLog,
     /// restoring its rows when the database was opened
@@ -71,6 +73,7 @@ impl fmt::Display for Work {
                 )
             }
             Self::CompactIndex(file) => write!(f, "compacting the index in {}", file.name()),
+            Self::MoveIndexes => f.write_str("moving its indexes from memory into levels"),
             Self::KeepLog => f.write_str("moving its part of the log into a file"),
             Self::Restore => f.write_str("restoring its rows"),
             Self::BuildIndexes => f.write_str("building its indexes"),

@@ -74,6 +74,13 @@ impl HeldFile {
         self.id
     }
 
+    /// Another use of the same entries.
+    pub fn again(&self) -> Self {
+        let mut again = self.files.hold(self.id);
+        again.levels.clone_from(&self.levels);
+        again
+    }
+
     /// The length of its parts in bytes; 0 of those that have been closed.
     pub fn bytes(&self) -> u64 {
         let levels = self.levels.as_ref().map_or(0, |levels| levels.file_bytes());

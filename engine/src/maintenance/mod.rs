@@ -18,6 +18,7 @@ mod level_steps;
 mod log_writer;
 mod opened_entries;
 mod outcome;
+mod relocation;
 pub(crate) mod reserve;
 pub(crate) mod set_aside;
 
@@ -47,6 +48,7 @@ impl Db {
                     let Some(db) = db.upgrade() else { break };
                     db.remove_left_indexes();
                     db.maintenance_turn(wanted);
+                    db.start_relocation();
                 }
             })
             .map_err(|e| Error::io("starting the maintenance thread", &e))?;
@@ -158,6 +160,7 @@ impl Db {
         {
             let _ = thread.join();
         }
+        self.end_relocation();
         self.end_level_steps();
         self.end_cache_steps();
         let result = self.checkpoint(false).map(|_| ());

@@ -27,6 +27,10 @@ const LOAD_ROWS: usize = 1 << 21;
 pub(crate) trait BuildObserver: Sync {
     /// `slots` rows more are done. An error ends the build.
     fn advanced(&self, slots: u64) -> Result<()>;
+    /// Whether memory is short: what a thread has gathered for an index in a file goes there.
+    fn is_memory_short(&self) -> bool {
+        false
+    }
 }
 
 /// Ignores the progress.
@@ -70,7 +74,7 @@ pub(crate) fn fill(
             let slots = index_range(store, index, range, own, &mut *load, observer)?;
             ahead.end(unit);
             loaded += slots;
-            if loaded >= LOAD_ROWS {
+            if loaded >= LOAD_ROWS || observer.is_memory_short() {
                 std::mem::replace(&mut load, index.index.bulk_load()).finish()?;
                 loaded = 0;
             }

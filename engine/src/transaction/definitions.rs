@@ -67,9 +67,11 @@ impl Db {
                         continue;
                     }
                     self.store(table.storage)?; // restored
-                    let index = StoredIndex::of_key(table, &key.columns, &store)?;
-                    let threads = self.settings.recovery_threads;
-                    fill(&store, &index, word, threads, &Unobserved)?;
+                    let built = before.tables.get(&table.id);
+                    let index = match built.and_then(|old| built_beside(old, key, &store)) {
+                        Some(built) => built.as_key(table, &store)?,
+                        None => self.built_key(table, key, &store, word)?,
+                    };
                     let known = store.key(&key.columns);
                     let known = known.filter(|known| known.file().is_some());
                     adopted
@@ -94,6 +96,20 @@ impl Db {
             }
         }
         Ok(())
+    }
+
+    /// The index of a key, filled from the rows.
+    fn built_key(
+        &self,
+        table: &TableDef,
+        key: &KeyDef,
+        store: &Arc<Store>,
+        word: StartWord,
+    ) -> Result<Arc<StoredIndex>> {
+        let index = StoredIndex::of_key(table, &key.columns, store)?;
+        let threads = self.settings.recovery_threads;
+        fill(store, &index, word, threads, &Unobserved)?;
+        Ok(index)
     }
 
     /// Makes definitions name the files of their indexes: those that `catalog` changes since
@@ -201,6 +217,13 @@ impl Db {
             *ddl = None;
         }
     }
+}
+
+/// The secondary index of the table `old` that a move has filled for this key: its definition had
+/// the number that the key's has now.
+fn built_beside(old: &TableDef, key: &KeyDef, store: &Store) -> Option<Arc<StoredIndex>> {
+    let def = old.index(key.ordered.as_ref()?.id)?;
+    store.secondary_index(def.id)
 }
 
 /// Whether the index of one of the keys `old` serves `key`, one of `keys`, as it is.

@@ -21,7 +21,6 @@
 //! 1. An index with [`IndexState::Valid`] has an entry for every version that is visible at
 //!    `IndexDef::complete_since` or later and whose key has one.
 //! 2. `complete_since` is at or after the begin of the table's history at the start of the filling:
-//!    versions that were superseded before may have been dropped.
 //!    versions that were superseded before may have been gone.
 
 use super::Transaction;
@@ -46,8 +45,25 @@ use strandline_txn::{Isolation, Looks, StartWord};
 /// How long the removal of an unfinished index waits for other transactions.
 const REMOVAL_WAIT: Duration = Duration::from_millis(100);
 
+/// An index that is filled, which readers may not use yet.
+pub(crate) struct FilledIndex {
+    pub place: (TableId, IndexId),
+    /// the storage whose rows it has
+    pub store: Arc<Store>,
+    pub index: Arc<StoredIndex>,
+    complete_since: CommitTs,
+}
+
+/// The options of the transactions of a build.
+fn of_build(options: &TxnOptions) -> TxnOptions {
+    TxnOptions {
+        isolation: Isolation::ReadCommitted,
+        ..options.clone()
+    }
+}
+
 /// Whether another transaction prevents a definition change now.
-fn is_in_the_way(error: &Error) -> bool {
+pub(crate) fn is_in_the_way(error: &Error) -> bool {
     let state = error.sqlstate();
     state == SqlState::LOCK_NOT_AVAILABLE || state == SqlState::DEADLOCK_DETECTED
 }
@@ -66,12 +82,26 @@ impl Db {
         define: &mut dyn FnMut(&mut Catalog) -> Result<(TableId, IndexId)>,
     ) -> Result<()> {
         self.remove_left_indexes();
-        let options = &TxnOptions {
-            isolation: Isolation::ReadCommitted,
-            ..options.clone()
-        };
+        let place = self.begin_index(options, define)?;
+        let filled = self.fill_defined_index(options, place);
+        let built = filled.and_then(|filled| self.finish_index(options, &filled, &mut |_| Ok(())));
+        if built.is_err() {
+            self.remove_unfinished(place);
+        }
+        built
+    }
+
+    /// Step 1 of a build. What fails from here on calls [`Db::remove_unfinished`].
+    ///
+    /// # Errors
+    /// Those of `define` and of a change of definitions.
+    pub(crate) fn begin_index(
+        self: &Arc<Self>,
+        options: &TxnOptions,
+        define: &mut dyn FnMut(&mut Catalog) -> Result<(TableId, IndexId)>,
+    ) -> Result<(TableId, IndexId)> {
         let mut place = None;
-        let begun = self.begin(options.clone())?;
+        let begun = self.begin(of_build(options))?;
         begun.change_catalog(&mut |catalog| {
             let (table, index) = define(catalog)?;
             edit_index(catalog, table, index, &mut |def| {
@@ -81,47 +111,67 @@ impl Db {
             Ok(())
         })?;
         begun.commit()?;
-        let place = place.ok_or_else(|| Error::internal("no index was defined"))?;
-        let built = self.build_index(options, place);
-        if built.is_err() {
-            self.remove_unfinished(place);
-        }
-        built
+        place.ok_or_else(|| Error::internal("no index was defined"))
     }
 
-    /// Steps 2 to 4 of a build.
-    fn build_index(
+    /// Steps 2 and 3 of a build.
+    ///
+    /// # Errors
+    /// Those of [`Db::create_index`].
+    pub(crate) fn fill_defined_index(
         self: &Arc<Self>,
         options: &TxnOptions,
-        (table_id, id): (TableId, IndexId),
-    ) -> Result<()> {
-        let txn = self.begin(options.clone())?;
+        place: (TableId, IndexId),
+    ) -> Result<FilledIndex> {
+        let ((table, id), txn) = (place, self.begin(of_build(options))?);
         let catalog = self.catalog();
-        let table = catalog.tables.get(&table_id).ok_or_else(|| gone(id))?;
+        let table = catalog.tables.get(&table).ok_or_else(|| gone(id))?;
         let def = table.index(id).ok_or_else(|| gone(id))?;
         let store = self.store(table.storage)?;
         let index = secondary_index(&store, id)?;
         let complete_since = self.complete_since(table, &store);
         txn.fill_index(table, def, &store, &index, StartWord(0))?;
         index.end_filling();
+        txn.commit()?;
+        Ok(FilledIndex {
+            place,
+            store,
+            index,
+            complete_since,
+        })
+    }
+
+    /// Step 4 of a build, together with `change`, which gets the catalog that has the index.
+    ///
+    /// # Errors
+    /// Those of `change` and of a change of definitions; 42704 if the index has been dropped.
+    pub(crate) fn finish_index(
+        self: &Arc<Self>,
+        options: &TxnOptions,
+        filled: &FilledIndex,
+        change: &mut dyn FnMut(&mut Catalog) -> Result<()>,
+    ) -> Result<()> {
+        let (table, id) = filled.place;
+        let txn = self.begin(of_build(options))?;
         txn.change_catalog(&mut |catalog| {
-            let now = catalog.tables.get(&table_id);
+            let now = catalog.tables.get(&table);
             // A TRUNCATE makes a new storage, whose index is complete.
-            let is_same = now.is_some_and(|now| now.storage == table.storage);
-            edit_index(catalog, table_id, id, &mut |def| {
+            let is_same = now.is_some_and(|now| now.storage == filled.store.id());
+            edit_index(catalog, table, id, &mut |def| {
                 def.state = IndexState::Valid;
                 def.complete_since = match is_same {
-                    true => complete_since,
+                    true => filled.complete_since,
                     false => self.stable(),
                 };
-            })
+            })?;
+            change(catalog)
         })?;
         txn.commit().map(|_| ())
     }
 
     /// Removes the definition of an index that could not be built. If another transaction is in the
     /// way, later turns of maintenance try again: the statement that has failed ends now.
-    fn remove_unfinished(self: &Arc<Self>, place: (TableId, IndexId)) {
+    pub(crate) fn remove_unfinished(self: &Arc<Self>, place: (TableId, IndexId)) {
         match self.try_remove_unfinished(place) {
             Ok(()) => {}
             Err(error) if is_in_the_way(&error) => self.index_builds.leave(place),
@@ -233,7 +283,10 @@ impl Transaction {
         own: StartWord,
     ) -> Result<()> {
         let (place, cancel) = ((table.id, def.id), &self.options.cancel);
-        let listed = self.db.list_build(place, slots(store), cancel);
+        let takes_memory = index.is_in_memory();
+        let listed = self
+            .db
+            .list_build(place, (slots(store), takes_memory), cancel);
         let threads = self.db.settings.recovery_threads;
         fill(store, index, own, threads, &listed)?;
         if def.unique {
@@ -408,6 +461,7 @@ mod tests {
             options: BTreeMap::new(),
             comment: None,
             storage: IndexStorage::Memory,
+            stays_in_memory: false,
             file_number: None,
         }
     }

@@ -18,6 +18,7 @@ mod model;
 mod ordered_keys;
 mod reading;
 mod references;
+mod relocation;
 mod support;
 
 use strandline_engine::catalog::index::IndexStorage;

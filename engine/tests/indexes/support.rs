@@ -36,6 +36,7 @@ pub fn index(name: &str, parts: Vec<IndexPart>) -> IndexDef {
         options: std::collections::BTreeMap::new(),
         comment: None,
         storage: crate::STORAGE,
+        stays_in_memory: false,
         file_number: None,
     }
 }

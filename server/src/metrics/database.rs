@@ -278,6 +278,12 @@ const EXPORTED: &[Exported] = &[
         "Entries of all secondary indexes",
     ),
     exported(
+        "indexes_moved",
+        "indexes_moved",
+        Form::Count,
+        "Indexes that have moved from memory into levels, since memory was short",
+    ),
+    exported(
         "pending_records",
         "pending_records",
         Form::Level,

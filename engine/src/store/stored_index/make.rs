@@ -168,6 +168,18 @@ impl StoredIndex {
         Ok(Self::over_key(table, columns, store, entries, true))
     }
 
+    /// A constraints' index with the entries of this one, a secondary index over nothing but
+    /// columns that is in a file. Nothing is known of these entries until a sweep has compared them.
+    ///
+    /// # Errors
+    /// XX000 if it is in memory.
+    pub(crate) fn as_key(&self, table: &TableDef, store: &Store) -> Result<Arc<Self>> {
+        let file = self.file.as_ref().map(HeldFile::again);
+        let file = file.ok_or_else(|| Error::internal("an index in memory becomes a key's"))?;
+        let entries = Entries::in_file((self.index.clone(), file), true);
+        Ok(Self::over_key(table, &self.columns, store, entries, true))
+    }
+
     fn over_key(
         table: &TableDef,
         columns: &[ColumnId],

@@ -194,6 +194,7 @@ fn index_for(catalog: &Catalog, table: &TableDef, key: &ForeignKeyDef) -> IndexD
         complete_since: CommitTs::ZERO,
         comment: None,
         storage: Default::default(),
+        stays_in_memory: false,
         file_number: None,
         options: Default::default(),
     }

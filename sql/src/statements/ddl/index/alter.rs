@@ -95,7 +95,7 @@ fn set_options(
              pages, 'ordered' into memory.",
         ));
     };
-    let mut place = Place::of(index.storage);
+    let mut place = Place::of(index);
     options::alter(written, &mut place, &mut index.options)?;
     let is_spatial = index.method == IndexMethod::Spatial;
     if is_spatial && place.has_blocks() {
@@ -106,6 +106,7 @@ fn set_options(
         true => IndexStorage::Pages,
         false => context.index_storage,
     })?;
+    index.stays_in_memory = place.stays_in_memory();
     if storage != index.storage {
         index.storage = storage;
         index.id = IndexId(next);

@@ -100,6 +100,7 @@ pub fn index(
         options,
         comment: None,
         storage: place.resolve(context.index_storage)?,
+        stays_in_memory: place.stays_in_memory(),
         file_number: None,
     })
 }

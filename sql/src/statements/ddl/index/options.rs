@@ -6,7 +6,7 @@ use crate::parse::names;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, CreateIndex, Expr, SqlOption};
 use std::collections::BTreeMap;
 use strandline_base::{Error, Result, SqlState};
-use strandline_engine::catalog::index::{IndexStorage, LidBlockKind, LidBlocks};
+use strandline_engine::catalog::index::{IndexDef, IndexStorage, LidBlockKind, LidBlocks};
 
 /// The parameter of an index's storage.
 const STORAGE: &str = "storage";
@@ -25,19 +25,22 @@ const NONE: &str = "none";
 pub struct Place {
     /// the word of `storage`; None: it is not given
     pub storage: Option<IndexStorage>,
+    /// `storage` is memory by its own parameter
+    asks_for_memory: bool,
     kind: Option<LidBlockKind>,
     entries: Option<u16>,
 }
 
 impl Place {
     /// That of an index.
-    pub fn of(storage: IndexStorage) -> Self {
-        let blocks = storage.blocks();
+    pub fn of(index: &IndexDef) -> Self {
+        let blocks = index.storage.blocks();
         Self {
-            storage: Some(match storage {
+            storage: Some(match index.storage {
                 IndexStorage::Blocks(_) => IndexStorage::Pages,
                 other => other,
             }),
+            asks_for_memory: index.stays_in_memory,
             kind: blocks.map(|blocks| blocks.kind),
             entries: blocks.map(|blocks| blocks.entries),
         }
@@ -48,13 +51,21 @@ impl Place {
         self.kind.is_some()
     }
 
+    /// Whether the index is to stay in memory, if it is there.
+    pub fn stays_in_memory(&self) -> bool {
+        self.asks_for_memory
+    }
+
     /// Sets a parameter, or resets it; false: it is none of these.
     ///
     /// # Errors
     /// 22023 for a value that it cannot have.
     pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<bool> {
         match name {
-            STORAGE => self.storage = value.map(storage_named).transpose()?,
+            STORAGE => {
+                self.storage = value.map(storage_named).transpose()?;
+                self.asks_for_memory = self.storage == Some(IndexStorage::Memory);
+            }
             LID_BLOCK => {
                 self.kind = value.map_or(Ok(None), block_kind)?;
                 // Without blocks the number of a block's entries says nothing.

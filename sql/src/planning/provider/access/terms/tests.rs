@@ -58,6 +58,7 @@ fn index(sql: &str) -> IndexDef {
         options: Default::default(),
         comment: None,
         storage: Default::default(),
+        stays_in_memory: false,
         file_number: None,
     }
 }

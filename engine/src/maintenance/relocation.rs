@@ -1,0 +1,385 @@
+//! Moves of indexes from memory into levels.
+//!
+//! An index of the default storage is in memory, where it is quickest. When all of these have more
+//! than their share ([`Settings::memory_index_bytes`]), the largest moves into the levels of a file,
+//! which take a fixed part of memory: before secondary indexes would refuse entries, and keys would
+//! take the memory of everything else. It stays there. An index that was asked to be in memory
+//! (`storage = 'memory'`, `key_index`) never moves.
+//!
+//! Protocol: a move is the build of a second index beside writers (`transaction::index_build`), whose
+//! last transaction puts it in the place of the first. The second one is not unique: the first one
+//! refuses duplicates until then. A key's index takes over the entries of the second one under the
+//! lock of the table, as those of a file of which nothing is known; the key sweep compares them with
+//! the rows. No sweep goes over the second index from the last transaction on, since the key's own
+//! would not know of it.
+//!
+//! Invariants:
+//! 1. At any moment the definition in force has an index with all entries that it must have.
+//! 2. A move waits for a definition's lock [`LOCK_WAIT`] at a time, so that writers never wait longer
+//!    behind it.
+//! 3. A move that fails leaves the first index as it is. Its table's moves are set aside, and tried
+//!    again after growing pauses.
+//!
+//! A thread of its own does the moves, since one lasts as long as CREATE INDEX. It ends with the
+//! last move that is due, when the database is closed, and when nothing else holds the database. A
+//! crash leaves the second definition as that of a build; the next opening removes it.
+//!
+//! [`Settings::memory_index_bytes`]: crate::Settings::memory_index_bytes
+
+use super::set_aside::contained;
+use crate::catalog::index::{IndexDef, IndexId, IndexMethod, IndexState, IndexStorage};
+use crate::catalog::{Catalog, KeyDef, TableDef};
+use crate::db::Db;
+use crate::db::set_aside::Work;
+use crate::settings::TxnOptions;
+use crate::store::{Store, StoredIndex};
+use crate::transaction::index_build::{FilledIndex, is_in_the_way};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use strandline_base::{ColumnId, Error, ErrorKind, Result, SqlState, SqlType, StorageId, TableId};
+
+/// How long a move waits for other transactions at a time.
+const LOCK_WAIT: Duration = Duration::from_millis(100);
+/// The pause between two such waits.
+const LOCK_PAUSE: Duration = Duration::from_secs(1);
+/// An index with less than this part of the share of all does not move.
+const LEAST_PART: usize = 32;
+
+/// An index that may move.
+struct Movable {
+    table: TableId,
+    /// for the log
+    name: String,
+    place: Place,
+    store: Arc<Store>,
+    bytes: usize,
+}
+
+/// The definition of an index that may move.
+enum Place {
+    /// that of the key over these columns
+    Key(Vec<ColumnId>),
+    Secondary(IndexId),
+}
+
+impl Db {
+    /// Starts the thread if a move is due and none is under way.
+    pub(super) fn start_relocation(self: &Arc<Self>) {
+        let mut thread = self.relocation.thread.lock();
+        if thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            // This thread and that one: nobody uses the database any more.
+            if Arc::strong_count(self) <= 2 {
+                self.relocation.cancel.store(true, Ordering::Release);
+            }
+            return;
+        }
+        if self.next_relocation().is_none() {
+            return;
+        }
+        let db = self.clone();
+        let name = "strandline-relocation".to_string();
+        let started = std::thread::Builder::new().name(name).spawn(move || {
+            // A move that fails is noted with its table.
+            let _ = contained(|| Ok(db.relocate_indexes()));
+        });
+        match started {
+            Ok(started) => *thread = Some(started),
+            Err(error) => tracing::warn!(%error, "the thread that moves indexes does not start"),
+        }
+    }
+
+    /// Ends the thread. The database is marked as closed.
+    pub(super) fn end_relocation(&self) {
+        self.relocation.cancel.store(true, Ordering::Release);
+        let thread = self.relocation.thread.lock().take();
+        if let Some(thread) = thread
+            && thread.thread().id() != std::thread::current().id()
+        {
+            let _ = thread.join();
+        }
+    }
+
+    /// Moves the indexes from memory into levels that have more than their share, the largest first.
+    /// Returns how many have been moved. Without background threads nothing else does so.
+    pub fn relocate_indexes(self: &Arc<Self>) -> u64 {
+        let before = self.relocation.moved.load(Ordering::Relaxed);
+        while let Some(index) = self.next_relocation() {
+            let outcome = self.relocate(&index);
+            if outcome.is_err() && self.is_relocation_over() {
+                break;
+            }
+            if outcome.is_ok() {
+                self.relocation.moved.fetch_add(1, Ordering::Relaxed);
+                tracing::info!(
+                    table = self.table_name(index.store.id()),
+                    index = index.name,
+                    bytes = index.bytes,
+                    "indexes in memory take more than their share: one has moved into levels"
+                );
+            }
+            let outcome = outcome.as_ref().map(|_| ());
+            self.note_work(&index.store, Work::MoveIndexes, outcome);
+        }
+        self.relocation.moved.load(Ordering::Relaxed) - before
+    }
+
+    fn is_relocation_over(&self) -> bool {
+        self.relocation.cancel.load(Ordering::Acquire)
+            || self.maintenance.closed.load(Ordering::Acquire)
+    }
+
+    /// The next index to move, if indexes in memory have more than their share.
+    fn next_relocation(&self) -> Option<Movable> {
+        let limit = self.settings.memory_index_bytes();
+        let taken = self.shared.pool.taken_bytes().load(Ordering::Relaxed);
+        let may_write = !self.settings.only_looks && !self.has_given_up_reserve();
+        if taken <= limit || !may_write || self.is_relocation_over() {
+            return None;
+        }
+        let catalog = self.catalog();
+        let (mut all, mut movable) = (0, Vec::new());
+        for table in catalog.tables.values() {
+            let Ok(store) = self.store(table.storage) else {
+                continue;
+            };
+            let is_pausing = self
+                .pausing_failure(&store, Work::MoveIndexes, false)
+                .is_some();
+            let keys = table.keys.iter().map(|key| of_key(table, key, &store));
+            let secondary = table.indexes.iter().map(|def| of_index(def, &store));
+            for (bytes, place) in keys.chain(secondary).flatten() {
+                all += bytes;
+                let place = place.filter(|_| !is_pausing && bytes >= limit / LEAST_PART);
+                movable.extend(place.map(|(place, name)| Movable {
+                    table: table.id,
+                    name,
+                    place,
+                    store: store.clone(),
+                    bytes,
+                }));
+            }
+        }
+        let largest = movable.into_iter().max_by_key(|index| index.bytes);
+        largest.filter(|_| all > limit)
+    }
+
+    fn relocate(self: &Arc<Self>, index: &Movable) -> Result<()> {
+        let options = &TxnOptions {
+            lock_timeout: Some(LOCK_WAIT),
+            cancel: self.relocation.cancel.clone(),
+            ..TxnOptions::default()
+        };
+        let begin = || self.begin_index(options, &mut |catalog| index.define(catalog));
+        let place = self.patiently(begin)?;
+        let filled = self.fill_defined_index(options, place);
+        let moved = filled.and_then(|filled| self.put_in_place(options, index, &filled));
+        // The opening of a database that has been closed meanwhile does this.
+        if moved.is_err() && !self.maintenance.closed.load(Ordering::Acquire) {
+            self.remove_unfinished(place);
+        }
+        moved
+    }
+
+    /// The last transaction of a move.
+    fn put_in_place(
+        self: &Arc<Self>,
+        options: &TxnOptions,
+        index: &Movable,
+        filled: &FilledIndex,
+    ) -> Result<()> {
+        let _no_sweep = filled.index.sweep.done.lock();
+        let mut change = |catalog: &mut Catalog| index.replace(catalog, filled);
+        self.patiently(|| self.finish_index(options, filled, &mut change))?;
+        if matches!(index.place, Place::Key(_)) {
+            // The key's own index has its entries. No reader has ever used it.
+            filled.store.remove_index(&filled.index);
+        }
+        Ok(())
+    }
+
+    /// Does a change of definitions, again and again while another transaction is in the way.
+    fn patiently<T>(&self, mut change: impl FnMut() -> Result<T>) -> Result<T> {
+        loop {
+            match change() {
+                Err(error) if is_in_the_way(&error) && !self.is_relocation_over() => {
+                    let mut state = self.maintenance.state.lock();
+                    if !self.is_relocation_over() {
+                        self.maintenance.work.wait_for(&mut state, LOCK_PAUSE);
+                    }
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+}
+
+/// The memory of a key's index, if it is in memory, and whether it may move.
+fn of_key(
+    table: &TableDef,
+    key: &KeyDef,
+    store: &Store,
+) -> Option<(usize, Option<(Place, String)>)> {
+    let index = store.key(&key.columns)?;
+    let bytes = memory_of(&index)?;
+    let mut same = table
+        .keys
+        .iter()
+        .filter(|other| other.columns == key.columns);
+    if same
+        .clone()
+        .next()
+        .is_some_and(|first| first.name != key.name)
+    {
+        return None; // that of another key, too
+    }
+    let is_only = same.nth(1).is_none();
+    let may_move = is_only && table.key_index.is_none() && has_order(table, key);
+    let place = may_move.then(|| (Place::Key(key.columns.clone()), key.name.clone()));
+    Some((bytes, place))
+}
+
+/// Whether all columns of a key have an order.
+fn has_order(table: &TableDef, key: &KeyDef) -> bool {
+    let mut columns = key.columns.iter().map(|id| table.column_by_id(*id));
+    columns.all(|column| column.is_some_and(|column| column.sql_type != SqlType::Json))
+}
+
+/// The same of a secondary index.
+fn of_index(def: &IndexDef, store: &Store) -> Option<(usize, Option<(Place, String)>)> {
+    let index = store.secondary_index(def.id)?;
+    let bytes = memory_of(&index)?;
+    let place = may_move(def).then(|| (Place::Secondary(def.id), def.name.clone()));
+    Some((bytes, place))
+}
+
+fn may_move(def: &IndexDef) -> bool {
+    let is_default = def.storage.is_memory() && !def.stays_in_memory;
+    is_default && def.state == IndexState::Valid && def.method == IndexMethod::Ordered
+}
+
+fn memory_of(index: &StoredIndex) -> Option<usize> {
+    let is_there = index.is_in_memory() && index.is_usable();
+    is_there.then(|| index.index.memory_bytes())
+}
+
+impl Movable {
+    /// Adds the definition of the second index to the catalog.
+    fn define(&self, catalog: &mut Catalog) -> Result<(TableId, IndexId)> {
+        let table = catalog.tables.get(&self.table).ok_or_else(changed)?;
+        let first = match &self.place {
+            Place::Secondary(id) => {
+                let found = table.indexes.iter().find(|def| def.id == *id);
+                IndexDef::clone(found.filter(|def| may_move(def)).ok_or_else(changed)?)
+            }
+            Place::Key(columns) => {
+                let key = self.key_of(table, columns)?;
+                let def = key.clone().with_ordered_index(IndexStorage::Levels).ordered;
+                IndexDef::clone(&*def.ok_or_else(changed)?)
+            }
+        };
+        let id = IndexId(table.next_index);
+        let second = IndexDef {
+            id,
+            name: free_name(catalog, &table.schema, &first.name),
+            unique: false,
+            nulls_not_distinct: false,
+            storage: IndexStorage::Levels,
+            file_number: None,
+            ..first
+        };
+        let table = catalog.tables.get_mut(&self.table).ok_or_else(changed)?;
+        let table = Arc::make_mut(table);
+        table.next_index = table.next_index.saturating_add(1);
+        table.indexes.push(Arc::new(second));
+        Ok((self.table, id))
+    }
+
+    /// The key with its index in memory.
+    fn key_of<'a>(&self, table: &'a TableDef, columns: &[ColumnId]) -> Result<&'a KeyDef> {
+        let is_meant = |key: &&KeyDef| {
+            let is_in_memory = key
+                .ordered
+                .as_ref()
+                .is_none_or(|def| def.storage.is_memory());
+            key.columns == columns && is_in_memory
+        };
+        let key = table.keys.iter().find(is_meant);
+        key.filter(|_| table.key_index.is_none())
+            .ok_or_else(changed)
+    }
+
+    /// Puts the second index, which is filled, in the place of the first.
+    fn replace(&self, catalog: &mut Catalog, filled: &FilledIndex) -> Result<()> {
+        let storage: StorageId = filled.store.id();
+        let table = catalog.tables.get_mut(&self.table);
+        let table = table.filter(|table| table.storage == storage);
+        let table = Arc::make_mut(table.ok_or_else(changed)?);
+        let second = table
+            .indexes
+            .iter()
+            .position(|def| def.id == filled.place.1);
+        let second = table.indexes.remove(second.ok_or_else(changed)?);
+        match &self.place {
+            Place::Secondary(id) => {
+                let mut indexes = table.indexes.iter_mut();
+                let first = indexes.find(|def| def.id == *id && may_move(def));
+                let first = first.ok_or_else(changed)?;
+                // Its name, comment and parameters may have changed meanwhile.
+                *first = Arc::new(IndexDef {
+                    id: second.id,
+                    state: second.state,
+                    complete_since: second.complete_since,
+                    storage: second.storage,
+                    file_number: second.file_number,
+                    ..IndexDef::clone(first)
+                });
+            }
+            Place::Key(columns) => {
+                let key = self.key_of(table, columns)?.clone();
+                let key = key.with_ordered_index(IndexStorage::Levels);
+                let mut def = IndexDef::clone(&*key.ordered.clone().ok_or_else(changed)?);
+                def.id = second.id;
+                def.file_number = second.file_number;
+                def.complete_since = second.complete_since;
+                let keys = table.keys.iter_mut();
+                for known in keys.filter(|known| known.columns == *columns) {
+                    known.ordered = Some(Arc::new(def.clone()));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A name for the second index that no relation of the schema has; PostgreSQL's REINDEX
+/// CONCURRENTLY has such names.
+fn free_name(catalog: &Catalog, schema: &str, first: &str) -> String {
+    let is_taken = |name: &str| {
+        let mut tables = catalog
+            .tables
+            .values()
+            .filter(|table| table.schema == schema);
+        catalog.view(schema, name).is_some()
+            || tables.any(|table| {
+                table.name == name
+                    || table.keys.iter().any(|key| key.name == name)
+                    || table.indexes.iter().any(|def| def.name == name)
+            })
+    };
+    let name = |n: u32| match n {
+        0 => format!("{first}_ccnew"),
+        n => format!("{first}_ccnew{n}"),
+    };
+    let mut names = (0..).map(name);
+    names.find(|name| !is_taken(name)).unwrap_or_default()
+}
+
+#[cold]
+fn changed() -> Error {
+    Error::new(
+        ErrorKind::Conflict,
+        SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "the definition of the index has changed while it was moved",
+    )
+}
