@@ -182,8 +182,8 @@ impl Settings {
     pub fn index_bytes(&self) -> usize {
         self.cache_bytes() / 4 * 3
     }
-    /// Bytes of indexes in memory above which the largest moves into levels. Hints, which grow up to
-    /// [`Settings::hint_bytes`], and what is added during the move have room besides.
+    /// Bytes of indexes in memory above which the largest moves into levels. Hints, which grow up
+    /// to [`Settings::hint_bytes`], and what is added during the move have room besides.
     pub fn memory_index_bytes(&self) -> usize {
         self.index_bytes() / 8 * 3
     }

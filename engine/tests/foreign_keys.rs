@@ -61,6 +61,7 @@ fn index_on_a() -> Arc<IndexDef> {
         comment: None,
         storage: Default::default(),
         stays_in_memory: false,
+        was_moved: false,
         file_number: None,
         options: Default::default(),
     })

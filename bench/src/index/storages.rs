@@ -29,6 +29,9 @@ const STORAGES: [[&str; 2]; 2] = [
     ],
 ];
 
+/// The memory of both sides: so much that no key's index in memory moves into levels.
+const MEMORY_BYTES: usize = 8 << 30;
+
 /// Rounds before those that count.
 const WARM_UP_ROUNDS: usize = 5;
 
@@ -58,7 +61,9 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
             name: &format!("a row by a {} key", kind.name),
             unit: "µs",
             goal: Goal::AtMost(1.0 / 0.9),
-            settings: json!({ "prepared": true, "warm_up_rounds": WARM_UP_ROUNDS }),
+            settings: json!({
+                "prepared": true, "warm_up_rounds": WARM_UP_ROUNDS, "memory_bytes": MEMORY_BYTES,
+            }),
         };
         add(bench, report, row, &figures)?;
     }
@@ -120,7 +125,8 @@ fn reads(bench: &Bench) -> Result<Vec<Vec<Spread>>> {
     let mut connections = Vec::new();
     for (no, settings) in STORAGES.iter().enumerate() {
         let builder = Database::builder(path(bench, "keys", no));
-        let database = builder.synchronous_commit(false).build()?;
+        let builder = builder.synchronous_commit(false).memory_bytes(MEMORY_BYTES);
+        let database = builder.build()?;
         let mut connection = database.connect();
         for setting in settings {
             connection.execute(setting, ())?;

@@ -48,10 +48,13 @@ pub struct IndexDef {
     /// the place of its entries
     #[serde(default, skip_serializing_if = "IndexStorage::is_memory")]
     pub storage: IndexStorage,
-    /// WITH (storage = 'memory'): one in memory stays there though memory is short. Others move into
-    /// levels then (`maintenance::relocation`).
+    /// WITH (storage = 'memory'): one in memory stays there though memory is short. Others move
+    /// into levels then (`transaction::index_move`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stays_in_memory: bool,
+    /// in levels though nobody has asked for it: it has moved there from memory
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub was_moved: bool,
     /// the number of its file, which the engine gives; None: it has none, and gets one when the
     /// database is opened if `storage` is not memory
     #[serde(rename = "page_file", default, skip_serializing_if = "Option::is_none")]

@@ -163,6 +163,9 @@ pub struct KeyDef {
     /// its index as readers see it, if that is ordered; None: a hash index (see [`ordered_keys`])
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ordered: Option<Arc<IndexDef>>,
+    /// as [`IndexDef::stays_in_memory`], of its index
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stays_in_memory: bool,
 }
 
 /// A CHECK constraint.
@@ -293,6 +296,7 @@ impl KeyDef {
             nulls_not_distinct: false,
             timing: ConstraintTiming::Immediate,
             ordered: None,
+            stays_in_memory: false,
         }
     }
 

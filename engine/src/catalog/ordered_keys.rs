@@ -48,6 +48,11 @@ impl KeyIndex {
         Self::ALL.into_iter().find(|index| index.word() == word)
     }
 
+    /// Whether it is in memory.
+    pub fn is_in_memory(self) -> bool {
+        self.storage().is_memory()
+    }
+
     fn method(self) -> IndexMethod {
         match self {
             Self::Hash => IndexMethod::Hash,
@@ -113,6 +118,7 @@ impl KeyDef {
             comment: None,
             storage: IndexStorage::default(),
             stays_in_memory: false,
+            was_moved: false,
             file_number: None,
         }
     }

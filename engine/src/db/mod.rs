@@ -9,6 +9,7 @@ pub(crate) mod cache_steps;
 pub(crate) mod caches;
 pub(crate) mod commit_watch;
 pub(crate) mod index_builds;
+pub(crate) mod index_moves;
 pub(crate) mod memory_account;
 pub(crate) mod merge_schedule;
 pub(crate) mod open_readers;
@@ -16,7 +17,6 @@ pub(crate) mod opened_entries;
 pub(crate) mod pacing;
 pub(crate) mod pauses;
 mod recovery_report;
-pub(crate) mod relocation;
 pub(crate) mod reserve;
 pub(crate) mod set_aside;
 
@@ -33,6 +33,7 @@ use caches::Caches;
 use commit_watch::CommitWatches;
 use index_builds::IndexBuilds;
 pub use index_builds::{BuildPhase, BuildProgress};
+use index_moves::IndexMoves;
 use memory_account::MemoryAccount;
 use merge_schedule::MergeSchedule;
 use open_readers::OpenReaders;
@@ -40,7 +41,6 @@ use opened_entries::OpenedEntries;
 use pacing::Pacing;
 pub use recovery_report::RecoveryReport;
 pub(crate) use recovery_report::Restored;
-use relocation::Relocation;
 use reserve::Reserve;
 use set_aside::SetAside;
 use std::collections::BTreeMap;
@@ -95,7 +95,7 @@ pub struct Db {
     /// memory of the lists that transactions keep until they end
     pub(crate) list_memory: Arc<MemoryAccount>,
     pub(crate) index_builds: IndexBuilds,
-    pub(crate) relocation: Relocation,
+    pub(crate) index_moves: IndexMoves,
     pub(crate) index_files: Arc<IndexFiles>,
     pub(crate) caches: Caches,
     /// of the objects, if the capacity tier is an object store

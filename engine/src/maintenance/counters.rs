@@ -91,7 +91,7 @@ impl Db {
             ("key_bytes", self.key_bytes()),
             ("index_entries", index_entries),
             ("index_bytes", index_bytes),
-            ("indexes_moved", get(&self.relocation.moved)),
+            ("indexes_moved", get(&self.index_moves.moved)),
             ("pending_records", self.pending_records()),
             ("run_bytes", self.run_bytes()),
             ("superseded_bytes", self.superseded_bytes()),

@@ -149,6 +149,10 @@ impl Db {
                 let Some(mut done) = key.sweep.done.try_lock() else {
                     continue;
                 };
+                // Another one may have its entries by now, whose sweep it does not know of.
+                if !store.has_index(key) {
+                    continue;
+                }
                 let table = || storages.table(store.id()).map(|table| &**table);
                 let compared = self.compare_opened(store, key);
                 let swept = compared.and_then(|compared| {

@@ -18,7 +18,6 @@ mod level_steps;
 mod log_writer;
 mod opened_entries;
 mod outcome;
-mod relocation;
 pub(crate) mod reserve;
 pub(crate) mod set_aside;
 
@@ -48,7 +47,7 @@ impl Db {
                     let Some(db) = db.upgrade() else { break };
                     db.remove_left_indexes();
                     db.maintenance_turn(wanted);
-                    db.start_relocation();
+                    db.start_index_moves();
                 }
             })
             .map_err(|e| Error::io("starting the maintenance thread", &e))?;
@@ -106,6 +105,45 @@ impl Db {
         Ok(())
     }
 
+    /// Starts a thread that moves indexes from memory into levels if a move is due and none is
+    /// under way.
+    fn start_index_moves(self: &Arc<Self>) {
+        let mut thread = self.index_moves.thread.lock();
+        if thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            // This thread, that one and the transaction that fills an index: nobody else uses the
+            // database any more.
+            let own = 2 + usize::from(!self.index_builds().is_empty());
+            if Arc::strong_count(self) <= own {
+                self.index_moves.cancel();
+            }
+            return;
+        }
+        if !self.has_due_index_move() {
+            return;
+        }
+        let db = self.clone();
+        let name = "strandline-index-moves".to_string();
+        let started = std::thread::Builder::new().name(name).spawn(move || {
+            // A move that fails is noted with its table.
+            let _ = contained(|| Ok(db.move_indexes()));
+        });
+        match started {
+            Ok(started) => *thread = Some(started),
+            Err(error) => tracing::warn!(%error, "the thread that moves indexes does not start"),
+        }
+    }
+
+    /// Ends the thread that moves indexes. The database is marked as closed.
+    fn end_index_moves(&self) {
+        self.index_moves.cancel();
+        let thread = self.index_moves.thread.lock().take();
+        if let Some(thread) = thread
+            && thread.thread().id() != std::thread::current().id()
+        {
+            let _ = thread.join();
+        }
+    }
+
     /// Ends the thread of the SSD cache. The database is marked as closed.
     fn end_cache_steps(&self) {
         let thread = self.caches.ssd.take_thread();
@@ -160,7 +198,7 @@ impl Db {
         {
             let _ = thread.join();
         }
-        self.end_relocation();
+        self.end_index_moves();
         self.end_level_steps();
         self.end_cache_steps();
         let result = self.checkpoint(false).map(|_| ());

@@ -16,9 +16,9 @@
 //!
 //! Most ranges have nothing to mark. So one walk over the index makes a sum of hashes of (row, key)
 //! for each range, and each sum is compared with that of the range's rows under their newest keys.
-//! Equal sums are taken for equal entries (64 bits): each visible row then has the entry of its key,
-//! and there is no other. Why that is enough beside writers: an entry that is in no sum was entered
-//! behind the walk, by a writer that has marked its row or has inserted it.
+//! Equal sums are taken for equal entries (64 bits): each visible row then has the entry of its
+//! key, and there is no other. Why that is enough beside writers: an entry that is in no sum was
+//! entered behind the walk, by a writer that has marked its row or has inserted it.
 //!
 //! The entries of the ranges that differ are gathered and compared one by one, in *parts*: those of
 //! some ranges, 16 bytes each, in another walk over the whole index, so that they take a 32nd of

@@ -131,13 +131,16 @@ impl Db {
     fn is_over(&self, storage: StorageId, work: Work) -> bool {
         if !matches!(
             work,
-            Work::BuildIndexes | Work::SweepIndex(_) | Work::CompactIndex(_)
+            Work::BuildIndexes | Work::SweepIndex(_) | Work::CompactIndex(_) | Work::MoveIndexes
         ) {
             return false;
         }
         let Ok(store) = self.any_store(storage) else {
             return true;
         };
+        if work == Work::MoveIndexes {
+            return !self.has_movable_index(&store);
+        }
         if let Work::SweepIndex(file) | Work::CompactIndex(file) = work {
             let mut indexes = store.indexes().into_iter();
             return indexes.all(|index| index.file() != Some(file) || !index.is_usable());

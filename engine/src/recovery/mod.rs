@@ -335,7 +335,7 @@ fn assemble(
         merge_memory: Arc::default(),
         list_memory: Arc::default(),
         index_builds: Default::default(),
-        relocation: Default::default(),
+        index_moves: Default::default(),
         index_files,
         caches,
         owner: tied.owner,

@@ -501,6 +501,15 @@ impl Store {
         before.iter().any(|each| Arc::ptr_eq(each, known))
     }
 
+    /// Whether an index is there, and has not been replaced or removed.
+    pub(crate) fn has_index(&self, index: &Arc<StoredIndex>) -> bool {
+        let place = match index.id() {
+            None => &self.keys,
+            Some(_) => &self.secondary,
+        };
+        place.load().iter().any(|known| Arc::ptr_eq(known, index))
+    }
+
     /// Removes an index; readers that hold it keep it.
     pub fn remove_index(&self, index: &Arc<StoredIndex>) {
         let place = match index.id() {

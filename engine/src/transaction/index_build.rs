@@ -198,6 +198,8 @@ impl Db {
             && let Ok(store) = self.store(table.storage)
             && let Some(index) = store.secondary_index(index)
         {
+            // A sweep of it ends first: a key may have its entries (`transaction::index_move`).
+            let _no_sweep = index.sweep.done.lock();
             store.remove_index(&index);
         }
         Ok(())
@@ -462,6 +464,7 @@ mod tests {
             comment: None,
             storage: IndexStorage::Memory,
             stays_in_memory: false,
+            was_moved: false,
             file_number: None,
         }
     }

@@ -45,6 +45,7 @@ mod footprint;
 mod hints;
 pub(crate) mod index_build;
 mod index_method;
+mod index_move;
 mod lists;
 mod rare_work;
 mod read_set;

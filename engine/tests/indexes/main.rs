@@ -15,10 +15,10 @@ mod live_sweeps;
 mod loads;
 mod maintenance;
 mod model;
+mod moves;
 mod ordered_keys;
 mod reading;
 mod references;
-mod relocation;
 mod support;
 
 use strandline_engine::catalog::index::IndexStorage;

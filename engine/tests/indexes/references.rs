@@ -133,6 +133,40 @@ fn assert_enforced(db: &Arc<Db>) {
     assert_eq!(refused.sqlstate(), SqlState::UNIQUE_VIOLATION);
 }
 
+/// The statement knows the index of the children that was there when it began. Another one has the
+/// children since.
+#[test]
+fn children_are_found_by_the_index_that_has_them_now() {
+    let world = World::new(HistoryPolicy::Forever);
+    let db = &world.db;
+    define(db).expect("definitions");
+    let (t, c) = (table(db), children(db));
+    for k in 1..4 {
+        insert(db, &row(k, k, "x"));
+    }
+    let txn = db.begin(TxnOptions::default()).expect("begin");
+    let statement = txn.begin_statement().expect("statement");
+    let other = db.begin(TxnOptions::default()).expect("begin");
+    let renewed = other.change_catalog(&mut |catalog| {
+        let mut child = TableDef::clone(catalog.table("public", CHILDREN).expect("c"));
+        let def = named(&child, "c_a_idx").clone();
+        drop_index(&mut child, "c_a_idx");
+        put_index(&mut child, &def);
+        catalog.put_table(child);
+        Ok(())
+    });
+    renewed.expect("renew");
+    other.commit().expect("commit");
+    assert_ne!(named(&c, "c_a_idx").id, named(&children(db), "c_a_idx").id);
+    run(db, |s| child(s, &children(db), 1, 2)).expect("a child");
+    // The action meets the newer definition of the children.
+    let refused = statement.point_delete(&t, 0, &[Value::BigInt(2)]);
+    let refused = refused.expect_err("a child is found");
+    assert_eq!(refused.sqlstate(), SqlState::SERIALIZATION_FAILURE);
+    txn.rollback();
+    assert_whole(db, "afterwards");
+}
+
 fn filled(device: Arc<dyn Device>) -> (Arc<Db>, Arc<ManualClock>) {
     let wall = clock();
     let db = open(device, &wall).expect("open");

@@ -37,6 +37,7 @@ pub fn index(name: &str, parts: Vec<IndexPart>) -> IndexDef {
         comment: None,
         storage: crate::STORAGE,
         stays_in_memory: false,
+        was_moved: false,
         file_number: None,
     }
 }

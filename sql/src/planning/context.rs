@@ -53,8 +53,8 @@ pub struct StatementContext {
     pub acting: Option<Arc<Acting>>,
     /// Whether the statement is a transaction by itself, outside any block.
     pub is_alone: bool,
-    /// The storage of an index that does not name one.
-    pub index_storage: IndexStorage,
+    /// The storage of an index that does not name one; None: memory while it suffices.
+    pub index_storage: Option<IndexStorage>,
     /// The index of keys whose table does not name one; None: that of their columns.
     pub key_index: Option<KeyIndex>,
     /// Receives the progress of a COPY.
@@ -124,7 +124,7 @@ impl StatementContext {
             open_parameters: false,
             acting,
             is_alone: false,
-            index_storage: IndexStorage::default(),
+            index_storage: None,
             key_index: None,
             progress: None,
             copy_clients: None,

@@ -60,8 +60,8 @@ pub struct Settings {
     pub client_min_messages: &'static str,
     /// the access paths that statements may take
     pub access: AccessSettings,
-    /// the storage of indexes whose definition does not name one
-    pub index_storage: IndexStorage,
+    /// the storage of indexes whose definition does not name one; None: memory while it suffices
+    pub index_storage: Option<IndexStorage>,
     /// the index of keys whose table does not name one; None: that of their columns
     pub key_index: Option<KeyIndex>,
     /// how far back a query may read to avoid unmerged updates; None: it reads the newest state
@@ -94,7 +94,7 @@ impl Default for Settings {
             log_parameter_max_length: -1,
             client_min_messages: "notice",
             access: AccessSettings::default(),
-            index_storage: IndexStorage::default(),
+            index_storage: None,
             key_index: None,
             max_staleness: None,
             search_path: names::PUBLIC.to_string(),

@@ -36,8 +36,9 @@ impl ParentKey {
         let missing = || Error::internal(format!("foreign key \"{}\" has no parent", key.name));
         let table = catalog.tables.get(&key.parent).ok_or_else(missing)?;
         let store = transaction.db().store(table.storage)?;
-        let index = match table.unique_over(&key.parent_columns).ok_or_else(missing)? {
-            UniqueOver::Key(at) => key_index(&store, &table.keys[at].columns)?,
+        let def = maintained(transaction, table);
+        let index = match def.unique_over(&key.parent_columns).ok_or_else(missing)? {
+            UniqueOver::Key(at) => key_index(&store, &def.keys[at].columns)?,
             UniqueOver::Index(id) => secondary_index(&store, id)?,
         };
         let columns = &index.columns;
@@ -97,12 +98,24 @@ impl ParentKey {
     }
 }
 
+/// The definition whose indexes get the entries of all writers: the newest one, unless the
+/// transaction has changed definitions. An index of an older one may have been dropped, or
+/// replaced, since the statement began, and lacks what others have written since.
+fn maintained(transaction: &Transaction, table: &Arc<TableDef>) -> Arc<TableDef> {
+    let newest = transaction.db().catalog();
+    let newest = newest
+        .tables
+        .get(&table.id)
+        .filter(|newest| newest.storage == table.storage && !transaction.has_changed_catalog());
+    newest.unwrap_or(table).clone()
+}
+
 /// The rows of `child` that reference the key `old` (columns in the order of the foreign key).
 /// Waits for the unfinished writers whose outcome decides it. With `first` the search ends at the
 /// first row.
 pub(super) fn referencing_rows(
     transaction: &Transaction,
-    child: &TableDef,
+    child: &Arc<TableDef>,
     (key, parent): (&ForeignKeyDef, &TableDef),
     old: &[Value],
     first: bool,
@@ -126,14 +139,15 @@ pub(super) fn referencing_rows(
         }
         Ok(())
     };
-    match candidates(child, &store, key, &values)? {
+    match candidates(&maintained(transaction, child), &store, key, &values)? {
         Some(rows) => rows.into_iter().try_for_each(&mut look)?,
         None => visit_slots(&store, &mut look)?,
     }
     Ok(found)
 }
 
-/// The rows that an index has under the values of the referencing columns; None: no index serves.
+/// The rows that an index of `child` has under the values of the referencing columns; None: no
+/// index serves.
 fn candidates(
     child: &TableDef,
     store: &Store,

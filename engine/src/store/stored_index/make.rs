@@ -169,7 +169,8 @@ impl StoredIndex {
     }
 
     /// A constraints' index with the entries of this one, a secondary index over nothing but
-    /// columns that is in a file. Nothing is known of these entries until a sweep has compared them.
+    /// columns that is in a file. Nothing is known of these entries until they have been compared
+    /// with their rows.
     ///
     /// # Errors
     /// XX000 if it is in memory.

@@ -243,13 +243,14 @@ pub fn positions(table: &TableDef, columns: &[ColumnId]) -> Vec<i64> {
     positions.map(|at| at as i64 + 1).collect()
 }
 
-/// The storage parameters of a secondary index in WITH, in order; memory is named if the index stays
-/// there.
+/// The storage parameters of a secondary index in WITH, in order. The storage is named if it was
+/// asked for.
 pub fn storage_parameters(index: &IndexDef) -> Vec<(&str, String)> {
     let given = index.options.iter();
     let mut all: Vec<(&str, String)> = given.map(|(n, v)| (n.as_str(), v.clone())).collect();
     // An R-tree has no other storage.
-    if (index.is_on_device() || index.stays_in_memory) && index.method != IndexMethod::Spatial {
+    let is_given = index.stays_in_memory || (index.is_on_device() && !index.was_moved);
+    if is_given && index.method != IndexMethod::Spatial {
         all.push(("storage", index.storage.name().to_string()));
     }
     if let Some(blocks) = index.storage.blocks() {

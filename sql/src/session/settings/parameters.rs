@@ -576,10 +576,10 @@ pub static PARAMETERS: &[Parameter] = &[
     parameter(
         "strandline.index_storage",
         Kind::Word(INDEX_STORAGES),
-        field!(index_storage, index_storage, |v: &IndexStorage| v
-            .name()
+        field!(index_storage, index_storage, |v: &Option<IndexStorage>| v
+            .map_or("auto", IndexStorage::name)
             .to_string()),
-        "the storage of indexes whose definition does not name one: memory, pages or levels",
+        "the storage of indexes whose definition does not name one: auto, memory, pages or levels",
     ),
     parameter(
         "strandline.key_index",

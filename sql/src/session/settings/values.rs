@@ -231,7 +231,7 @@ pub fn schema_of(value: &str) -> Result<String> {
     }
 }
 
-pub(super) const INDEX_STORAGES: &[&str] = &["memory", "pages", "levels"];
+pub(super) const INDEX_STORAGES: &[&str] = &["auto", "memory", "pages", "levels"];
 /// `auto`, and the words of [`KeyIndex`].
 pub(super) const KEY_INDEXES: &[&str] = &["auto", "hash", "ordered", "btree", "fdtree"];
 pub(super) const CACHE_MODES: &[&str] = &["pc", "pc2", "lc", "off"];
@@ -308,12 +308,10 @@ pub(super) fn block_cache_rule(name: &str, value: &str) -> Result<BlockCacheAdmi
     Ok(rules.find(|rule| rule.name() == word).unwrap_or_default())
 }
 
-pub(super) fn index_storage(name: &str, value: &str) -> Result<IndexStorage> {
-    Ok(match word(name, value, INDEX_STORAGES)? {
-        "pages" => IndexStorage::Pages,
-        "levels" => IndexStorage::Levels,
-        _ => IndexStorage::Memory,
-    })
+pub(super) fn index_storage(name: &str, value: &str) -> Result<Option<IndexStorage>> {
+    let word = word(name, value, INDEX_STORAGES)?;
+    let mut all = IndexStorage::ALL.into_iter();
+    Ok(all.find(|storage| storage.name() == word))
 }
 
 pub(super) fn key_index(name: &str, value: &str) -> Result<Option<KeyIndex>> {

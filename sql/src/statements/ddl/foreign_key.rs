@@ -16,7 +16,7 @@ use strandline_engine::access::Privileges;
 use strandline_engine::catalog::foreign_keys::{Comparability, comparability};
 use strandline_engine::catalog::index::{
     ConstraintTiming, ForeignKeyDef, IndexDef, IndexId, IndexMethod, IndexPart, IndexState,
-    IndexValue, ReferentialAction,
+    IndexStorage, IndexValue, ReferentialAction,
 };
 use strandline_engine::catalog::{Catalog, KeyDef, TableDef};
 
@@ -152,7 +152,8 @@ pub fn add(
     };
     if table.index_over(&key.columns).is_none() {
         let index = IndexDef {
-            storage: context.index_storage,
+            storage: context.index_storage.unwrap_or_default(),
+            stays_in_memory: context.index_storage == Some(IndexStorage::Memory),
             ..index_for(catalog, table, &key)
         };
         context.notice(format!(
@@ -195,6 +196,7 @@ fn index_for(catalog: &Catalog, table: &TableDef, key: &ForeignKeyDef) -> IndexD
         comment: None,
         storage: Default::default(),
         stays_in_memory: false,
+        was_moved: false,
         file_number: None,
         options: Default::default(),
     }

@@ -16,7 +16,11 @@ use strandline_engine::catalog::{KeyDef, KeyIndex, TableDef};
 /// order.
 pub fn with_index(context: &StatementContext, table: &TableDef, key: KeyDef) -> Result<KeyDef> {
     match table.key_index().or(context.key_index) {
-        Some(index) => with_given(table, key, index),
+        Some(index) => Ok(KeyDef {
+            // The table's own word says so of all its keys.
+            stays_in_memory: table.key_index.is_none() && index.is_in_memory(),
+            ..with_given(table, key, index)?
+        }),
         None => {
             let types = types_of(table, &key);
             types.iter().copied().try_for_each(check_equality)?;

@@ -101,12 +101,14 @@ fn set_options(
     if is_spatial && place.has_blocks() {
         return Err(options::no_blocks());
     }
-    let storage = place.resolve(match is_spatial {
+    let default = match is_spatial {
         // An R-tree has one storage; the engine refuses others.
-        true => IndexStorage::Pages,
+        true => Some(IndexStorage::Pages),
         false => context.index_storage,
-    })?;
-    index.stays_in_memory = place.stays_in_memory();
+    };
+    let storage = place.resolve(default)?;
+    index.stays_in_memory = place.stays_in_memory(default);
+    index.was_moved &= !place.was_given();
     if storage != index.storage {
         index.storage = storage;
         index.id = IndexId(next);

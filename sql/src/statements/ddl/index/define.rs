@@ -100,7 +100,8 @@ pub fn index(
         options,
         comment: None,
         storage: place.resolve(context.index_storage)?,
-        stays_in_memory: place.stays_in_memory(),
+        stays_in_memory: place.stays_in_memory(context.index_storage),
+        was_moved: false,
         file_number: None,
     })
 }

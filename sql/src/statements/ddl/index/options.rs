@@ -27,6 +27,8 @@ pub struct Place {
     pub storage: Option<IndexStorage>,
     /// `storage` is memory by its own parameter
     asks_for_memory: bool,
+    /// `storage` was set or reset
+    was_given: bool,
     kind: Option<LidBlockKind>,
     entries: Option<u16>,
 }
@@ -41,6 +43,7 @@ impl Place {
                 other => other,
             }),
             asks_for_memory: index.stays_in_memory,
+            was_given: false,
             kind: blocks.map(|blocks| blocks.kind),
             entries: blocks.map(|blocks| blocks.entries),
         }
@@ -51,9 +54,16 @@ impl Place {
         self.kind.is_some()
     }
 
-    /// Whether the index is to stay in memory, if it is there.
-    pub fn stays_in_memory(&self) -> bool {
-        self.asks_for_memory
+    /// Whether the index is to stay in memory, if it is there: by its parameter, or by `default` if
+    /// it has none.
+    pub fn stays_in_memory(&self, default: Option<IndexStorage>) -> bool {
+        let asks_by_default = self.storage.is_none() && default == Some(IndexStorage::Memory);
+        self.kind.is_none() && (self.asks_for_memory || asks_by_default)
+    }
+
+    /// Whether `storage` has been set or reset.
+    pub fn was_given(&self) -> bool {
+        self.was_given
     }
 
     /// Sets a parameter, or resets it; false: it is none of these.
@@ -64,6 +74,7 @@ impl Place {
         match name {
             STORAGE => {
                 self.storage = value.map(storage_named).transpose()?;
+                self.was_given = true;
                 self.asks_for_memory = self.storage == Some(IndexStorage::Memory);
             }
             LID_BLOCK => {
@@ -78,18 +89,18 @@ impl Place {
     }
 
     /// The place of an index with these parameters. LIDBlocks mean pages; other indexes that name
-    /// no storage have `default`.
+    /// no storage have `default`, or else memory.
     ///
     /// # Errors
     /// 22023 for LIDBlocks of another storage, and for entries of blocks that there are not.
-    pub fn resolve(&self, default: IndexStorage) -> Result<IndexStorage> {
+    pub fn resolve(&self, default: Option<IndexStorage>) -> Result<IndexStorage> {
         let Some(kind) = self.kind else {
             if self.entries.is_some() {
                 let message = format!("an index without LIDBlocks has no {LID_BLOCK_ENTRIES}");
                 let error = Error::invalid(SqlState::INVALID_PARAMETER_VALUE, message);
                 return Err(error.with_hint("Set lid_block to 'dense' or 'sparse', too."));
             }
-            return Ok(self.storage.unwrap_or(default));
+            return Ok(self.storage.or(default).unwrap_or_default());
         };
         match self.storage {
             None | Some(IndexStorage::Pages) => Ok(IndexStorage::Blocks(LidBlocks {

@@ -59,6 +59,7 @@ fn index(sql: &str) -> IndexDef {
         comment: None,
         storage: Default::default(),
         stays_in_memory: false,
+        was_moved: false,
         file_number: None,
     }
 }

@@ -1,24 +1,24 @@
 //! Moves of indexes from memory into levels.
 //!
 //! An index of the default storage is in memory, where it is quickest. When all of these have more
-//! than their share ([`Settings::memory_index_bytes`]), the largest moves into the levels of a file,
-//! which take a fixed part of memory: before secondary indexes would refuse entries, and keys would
-//! take the memory of everything else. It stays there. An index that was asked to be in memory
-//! (`storage = 'memory'`, `key_index`) never moves.
+//! than their share ([`Settings::memory_index_bytes`]), the largest moves into the levels of a
+//! file, which take a fixed part of memory: before secondary indexes would refuse entries, and keys
+//! would take the memory of everything else. It stays there. An index that was asked to be in
+//! memory (`storage = 'memory'`, `key_index`) never moves.
 //!
-//! Protocol: a move is the build of a second index beside writers (`transaction::index_build`), whose
-//! last transaction puts it in the place of the first. The second one is not unique: the first one
-//! refuses duplicates until then. A key's index takes over the entries of the second one under the
-//! lock of the table, as those of a file of which nothing is known; the key sweep compares them with
-//! the rows. No sweep goes over the second index from the last transaction on, since the key's own
-//! would not know of it.
+//! Protocol: a move is the build of a second index beside writers ([`super::index_build`]), whose
+//! last transaction puts it in the place of the first. The second one of a key is not unique: the
+//! first one refuses duplicates until then. A key's index takes over the entries of the second one
+//! under the lock of the table, as those of a file of which nothing is known; the key sweep
+//! compares them with the rows. No sweep goes over the second index from the last transaction on,
+//! since the key's own would not know of it.
 //!
 //! Invariants:
 //! 1. At any moment the definition in force has an index with all entries that it must have.
-//! 2. A move waits for a definition's lock [`LOCK_WAIT`] at a time, so that writers never wait longer
-//!    behind it.
-//! 3. A move that fails leaves the first index as it is. Its table's moves are set aside, and tried
-//!    again after growing pauses.
+//! 2. A move waits for a definition's lock [`LOCK_WAIT`] at a time. Writers wait no longer for a
+//!    move than that and one of its two short transactions, which sync the new file.
+//! 3. A move that fails, or finds its table locked too often, leaves the first index as it is. Its
+//!    table's moves are set aside, and tried again after growing pauses; others go on.
 //!
 //! A thread of its own does the moves, since one lasts as long as CREATE INDEX. It ends with the
 //! last move that is due, when the database is closed, and when nothing else holds the database. A
@@ -26,14 +26,13 @@
 //!
 //! [`Settings::memory_index_bytes`]: crate::Settings::memory_index_bytes
 
-use super::set_aside::contained;
+use super::index_build::{FilledIndex, is_in_the_way};
 use crate::catalog::index::{IndexDef, IndexId, IndexMethod, IndexState, IndexStorage};
 use crate::catalog::{Catalog, KeyDef, TableDef};
 use crate::db::Db;
 use crate::db::set_aside::Work;
 use crate::settings::TxnOptions;
 use crate::store::{Store, StoredIndex};
-use crate::transaction::index_build::{FilledIndex, is_in_the_way};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -43,6 +42,9 @@ use strandline_base::{ColumnId, Error, ErrorKind, Result, SqlState, SqlType, Sto
 const LOCK_WAIT: Duration = Duration::from_millis(100);
 /// The pause between two such waits.
 const LOCK_PAUSE: Duration = Duration::from_secs(1);
+/// Such waits before the table's moves are set aside, at the beginning of a move and at its end.
+const BEGIN_TRIES: usize = 10;
+const END_TRIES: usize = 300;
 /// An index with less than this part of the share of all does not move.
 const LEAST_PART: usize = 32;
 
@@ -64,53 +66,18 @@ enum Place {
 }
 
 impl Db {
-    /// Starts the thread if a move is due and none is under way.
-    pub(super) fn start_relocation(self: &Arc<Self>) {
-        let mut thread = self.relocation.thread.lock();
-        if thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
-            // This thread and that one: nobody uses the database any more.
-            if Arc::strong_count(self) <= 2 {
-                self.relocation.cancel.store(true, Ordering::Release);
-            }
-            return;
-        }
-        if self.next_relocation().is_none() {
-            return;
-        }
-        let db = self.clone();
-        let name = "strandline-relocation".to_string();
-        let started = std::thread::Builder::new().name(name).spawn(move || {
-            // A move that fails is noted with its table.
-            let _ = contained(|| Ok(db.relocate_indexes()));
-        });
-        match started {
-            Ok(started) => *thread = Some(started),
-            Err(error) => tracing::warn!(%error, "the thread that moves indexes does not start"),
-        }
-    }
-
-    /// Ends the thread. The database is marked as closed.
-    pub(super) fn end_relocation(&self) {
-        self.relocation.cancel.store(true, Ordering::Release);
-        let thread = self.relocation.thread.lock().take();
-        if let Some(thread) = thread
-            && thread.thread().id() != std::thread::current().id()
-        {
-            let _ = thread.join();
-        }
-    }
-
-    /// Moves the indexes from memory into levels that have more than their share, the largest first.
+    /// Moves indexes from memory into levels as long as they have more than their share, the
+    /// largest first.
     /// Returns how many have been moved. Without background threads nothing else does so.
-    pub fn relocate_indexes(self: &Arc<Self>) -> u64 {
-        let before = self.relocation.moved.load(Ordering::Relaxed);
-        while let Some(index) = self.next_relocation() {
-            let outcome = self.relocate(&index);
-            if outcome.is_err() && self.is_relocation_over() {
+    pub fn move_indexes(self: &Arc<Self>) -> u64 {
+        let before = self.index_moves.moved.load(Ordering::Relaxed);
+        while let Some(index) = self.next_index_move() {
+            let outcome = self.move_index(&index);
+            if outcome.is_err() && self.are_moves_over() {
                 break;
             }
             if outcome.is_ok() {
-                self.relocation.moved.fetch_add(1, Ordering::Relaxed);
+                self.index_moves.moved.fetch_add(1, Ordering::Relaxed);
                 tracing::info!(
                     table = self.table_name(index.store.id()),
                     index = index.name,
@@ -121,20 +88,24 @@ impl Db {
             let outcome = outcome.as_ref().map(|_| ());
             self.note_work(&index.store, Work::MoveIndexes, outcome);
         }
-        self.relocation.moved.load(Ordering::Relaxed) - before
+        self.index_moves.moved.load(Ordering::Relaxed) - before
     }
 
-    fn is_relocation_over(&self) -> bool {
-        self.relocation.cancel.load(Ordering::Acquire)
-            || self.maintenance.closed.load(Ordering::Acquire)
+    /// Whether a move is due.
+    pub(crate) fn has_due_index_move(&self) -> bool {
+        self.next_index_move().is_some()
+    }
+
+    fn are_moves_over(&self) -> bool {
+        self.index_moves.is_cancelled() || self.maintenance.closed.load(Ordering::Acquire)
     }
 
     /// The next index to move, if indexes in memory have more than their share.
-    fn next_relocation(&self) -> Option<Movable> {
+    fn next_index_move(&self) -> Option<Movable> {
         let limit = self.settings.memory_index_bytes();
         let taken = self.shared.pool.taken_bytes().load(Ordering::Relaxed);
         let may_write = !self.settings.only_looks && !self.has_given_up_reserve();
-        if taken <= limit || !may_write || self.is_relocation_over() {
+        if taken <= limit || !may_write || self.are_moves_over() {
             return None;
         }
         let catalog = self.catalog();
@@ -146,9 +117,7 @@ impl Db {
             let is_pausing = self
                 .pausing_failure(&store, Work::MoveIndexes, false)
                 .is_some();
-            let keys = table.keys.iter().map(|key| of_key(table, key, &store));
-            let secondary = table.indexes.iter().map(|def| of_index(def, &store));
-            for (bytes, place) in keys.chain(secondary).flatten() {
+            for (bytes, place) in indexes_of(table, &store) {
                 all += bytes;
                 let place = place.filter(|_| !is_pausing && bytes >= limit / LEAST_PART);
                 movable.extend(place.map(|(place, name)| Movable {
@@ -164,16 +133,19 @@ impl Db {
         largest.filter(|_| all > limit)
     }
 
-    fn relocate(self: &Arc<Self>, index: &Movable) -> Result<()> {
-        let options = &TxnOptions {
-            lock_timeout: Some(LOCK_WAIT),
-            cancel: self.relocation.cancel.clone(),
+    fn move_index(self: &Arc<Self>, index: &Movable) -> Result<()> {
+        let options = TxnOptions {
+            cancel: self.index_moves.cancel.clone(),
             ..TxnOptions::default()
         };
-        let begin = || self.begin_index(options, &mut |catalog| index.define(catalog));
-        let place = self.patiently(begin)?;
-        let filled = self.fill_defined_index(options, place);
-        let moved = filled.and_then(|filled| self.put_in_place(options, index, &filled));
+        let changing = TxnOptions {
+            lock_timeout: Some(LOCK_WAIT),
+            ..options.clone()
+        };
+        let begin = || self.begin_index(&changing, &mut |catalog| index.define(catalog));
+        let place = self.patiently(BEGIN_TRIES, begin)?;
+        let filled = self.fill_defined_index(&options, place);
+        let moved = filled.and_then(|filled| self.put_in_place(&changing, index, &filled));
         // The opening of a database that has been closed meanwhile does this.
         if moved.is_err() && !self.maintenance.closed.load(Ordering::Acquire) {
             self.remove_unfinished(place);
@@ -190,7 +162,8 @@ impl Db {
     ) -> Result<()> {
         let _no_sweep = filled.index.sweep.done.lock();
         let mut change = |catalog: &mut Catalog| index.replace(catalog, filled);
-        self.patiently(|| self.finish_index(options, filled, &mut change))?;
+        let finish = || self.finish_index(options, filled, &mut change);
+        self.patiently(END_TRIES, finish)?;
         if matches!(index.place, Place::Key(_)) {
             // The key's own index has its entries. No reader has ever used it.
             filled.store.remove_index(&filled.index);
@@ -198,20 +171,36 @@ impl Db {
         Ok(())
     }
 
-    /// Does a change of definitions, again and again while another transaction is in the way.
-    fn patiently<T>(&self, mut change: impl FnMut() -> Result<T>) -> Result<T> {
-        loop {
+    /// Tries a change of definitions so often while another transaction is in the way.
+    fn patiently<T>(&self, tries: usize, mut change: impl FnMut() -> Result<T>) -> Result<T> {
+        for _ in 1..tries {
             match change() {
-                Err(error) if is_in_the_way(&error) && !self.is_relocation_over() => {
-                    let mut state = self.maintenance.state.lock();
-                    if !self.is_relocation_over() {
-                        self.maintenance.work.wait_for(&mut state, LOCK_PAUSE);
-                    }
+                Err(error) if is_in_the_way(&error) && !self.are_moves_over() => {
+                    self.index_moves.pause(LOCK_PAUSE);
                 }
                 outcome => return outcome,
             }
         }
+        change()
     }
+
+    /// Whether a table has an index that may move.
+    pub(crate) fn has_movable_index(&self, store: &Store) -> bool {
+        let catalog = self.catalog();
+        let mut tables = catalog.tables.values();
+        let table = tables.find(|table| table.storage == store.id());
+        table.is_some_and(|table| indexes_of(table, store).any(|(_, place)| place.is_some()))
+    }
+}
+
+/// The memory of each index in memory of a table, and whether it may move.
+fn indexes_of(
+    table: &TableDef,
+    store: &Store,
+) -> impl Iterator<Item = (usize, Option<(Place, String)>)> {
+    let keys = table.keys.iter().map(|key| of_key(table, key, store));
+    let secondary = table.indexes.iter().map(|def| of_index(def, store));
+    keys.chain(secondary).flatten()
 }
 
 /// The memory of a key's index, if it is in memory, and whether it may move.
@@ -234,9 +223,14 @@ fn of_key(
         return None; // that of another key, too
     }
     let is_only = same.nth(1).is_none();
-    let may_move = is_only && table.key_index.is_none() && has_order(table, key);
+    let may_move = is_only && is_default(table, key) && has_order(table, key);
     let place = may_move.then(|| (Place::Key(key.columns.clone()), key.name.clone()));
     Some((bytes, place))
+}
+
+/// Whether nobody has asked for the key's index in memory.
+fn is_default(table: &TableDef, key: &KeyDef) -> bool {
+    table.key_index.is_none() && !key.stays_in_memory
 }
 
 /// Whether all columns of a key have an order.
@@ -274,17 +268,21 @@ impl Movable {
             }
             Place::Key(columns) => {
                 let key = self.key_of(table, columns)?;
-                let def = key.clone().with_ordered_index(IndexStorage::Levels).ordered;
-                IndexDef::clone(&*def.ok_or_else(changed)?)
+                let def = key.clone().with_ordered_index(IndexStorage::Levels);
+                IndexDef {
+                    // The constraint says when duplicates are found.
+                    unique: false,
+                    nulls_not_distinct: false,
+                    ..IndexDef::clone(&*def.ordered.ok_or_else(changed)?)
+                }
             }
         };
         let id = IndexId(table.next_index);
         let second = IndexDef {
             id,
             name: free_name(catalog, &table.schema, &first.name),
-            unique: false,
-            nulls_not_distinct: false,
             storage: IndexStorage::Levels,
+            was_moved: true,
             file_number: None,
             ..first
         };
@@ -295,18 +293,17 @@ impl Movable {
         Ok((self.table, id))
     }
 
-    /// The key with its index in memory.
+    /// The key over these columns, with its index in memory.
     fn key_of<'a>(&self, table: &'a TableDef, columns: &[ColumnId]) -> Result<&'a KeyDef> {
-        let is_meant = |key: &&KeyDef| {
-            let is_in_memory = key
-                .ordered
-                .as_ref()
-                .is_none_or(|def| def.storage.is_memory());
-            key.columns == columns && is_in_memory
+        let mut same = table.keys.iter().filter(|key| key.columns == columns);
+        let is_in_memory = |key: &&KeyDef| {
+            let ordered = key.ordered.as_ref();
+            ordered.is_none_or(|def| def.storage.is_memory()) && is_default(table, key)
         };
-        let key = table.keys.iter().find(is_meant);
-        key.filter(|_| table.key_index.is_none())
-            .ok_or_else(changed)
+        match (same.next().filter(is_in_memory), same.next()) {
+            (Some(only), None) => Ok(only),
+            _ => Err(changed()),
+        }
     }
 
     /// Puts the second index, which is filled, in the place of the first.
@@ -331,6 +328,7 @@ impl Movable {
                     state: second.state,
                     complete_since: second.complete_since,
                     storage: second.storage,
+                    was_moved: true,
                     file_number: second.file_number,
                     ..IndexDef::clone(first)
                 });

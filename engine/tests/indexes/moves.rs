@@ -104,18 +104,18 @@ fn the_largest_index_moves_and_is_the_same_index() {
     let db = &world.db;
     keep_hash(db);
     create_alone(db, &index("t_a", vec![part(1)])).expect("create");
-    create_alone(db, &unique("t_b", vec![part(2), part(0)])).expect("create");
+    create_alone(db, &unique("t_b", vec![part(2)])).expect("create");
     insert_rows(db, 0..300).expect("insert");
-    assert_eq!(db.relocate_indexes(), 0, "they have their share");
+    assert_eq!(db.move_indexes(), 0, "they have their share");
     insert_rows(db, 300..1_200).expect("insert");
     let old = db.begin(TxnOptions::default()).expect("begin");
     let statement = old.begin_statement().expect("statement");
     let (before, view) = (table(db), statement.view(&table(db)).expect("view"));
     let rows = scanned(&statement, &before);
-    let moved = db.relocate_indexes();
+    let moved = db.move_indexes();
     assert!(moved > 0 && is_in_levels(db, "t_b"), "{:?}", storages(db));
     assert_eq!(counter(db, "indexes_moved"), moved);
-    assert_eq!(db.relocate_indexes(), 0, "the others have their share");
+    assert_eq!(db.move_indexes(), 0, "the others have their share");
     assert_eq!(storages(db).len(), 3, "{:?}", storages(db));
     assert!(named(&table(db), "t_b").unique);
     insert_rows(db, 1_200..1_300).expect("insert");
@@ -124,9 +124,10 @@ fn the_largest_index_moves_and_is_the_same_index() {
     old.rollback();
     drop(old);
     let t = table(db);
-    let refused = run(db, |s| s.point_insert(&t, &row(key(7), 1, &text(7))));
-    let refused = refused.expect_err("a duplicate");
+    let insert = |n: i64| run(db, |s| s.point_insert(&t, &row(key(9_000), 1, &text(n))));
+    let refused = insert(7).expect_err("a duplicate");
     assert_eq!(refused.sqlstate(), SqlState::UNIQUE_VIOLATION);
+    insert(9_000).expect("another text");
     assert_sound(db, "after the move");
     let world = reopen(world);
     assert!(is_in_levels(&world.db, "t_b"));
@@ -145,7 +146,7 @@ fn the_index_of_a_key_moves() {
         })
     };
     insert_rows(db, 10_000..10_010).expect("insert");
-    assert_eq!(db.relocate_indexes(), 1);
+    assert_eq!(db.move_indexes(), 1);
     assert_eq!(storages(db), [("t_pkey".into(), IndexStorage::Levels)]);
     for n in (0..5_000).step_by(7) {
         let found = get(db, key(n)).expect("a row");
@@ -174,7 +175,7 @@ fn the_index_of_a_key_moves() {
     );
     assert_sound(&world.db, "after an opening");
     assert_eq!(counter(&world.db, "indexes_moved"), 0);
-    assert_eq!(world.db.relocate_indexes(), 0);
+    assert_eq!(world.db.move_indexes(), 0);
 }
 
 #[test]
@@ -188,10 +189,10 @@ fn what_was_asked_to_be_in_memory_stays_there() {
     };
     create_alone(db, &stays).expect("create");
     insert_rows(db, 0..1_500).expect("insert");
-    assert_eq!(db.relocate_indexes(), 0);
+    assert_eq!(db.move_indexes(), 0);
     // The next one moves as soon as it is worth a file, though others are larger.
     create_alone(db, &index("t_a", vec![part(1)])).expect("create");
-    assert_eq!(db.relocate_indexes(), 1);
+    assert_eq!(db.move_indexes(), 1);
     assert!(is_in_levels(db, "t_a") && !is_in_levels(db, "t_b"));
     assert_sound(db, "after the move");
 }
@@ -232,7 +233,7 @@ fn writers_go_on_beside_moves() {
         };
         let moved = std::thread::scope(|scope| {
             let writers = [1, 2].map(|n| scope.spawn(move || write(10 * seed + n)));
-            let moved = db.relocate_indexes();
+            let moved = db.move_indexes();
             db.checkpoint(true).expect("checkpoint");
             is_over.store(true, Ordering::Release);
             writers
@@ -271,7 +272,7 @@ fn a_move_waits_for_an_open_writer_and_lets_others_pass() {
         .point_insert(&table(db), &row_of(9_000))
         .expect("insert");
     std::thread::scope(|scope| {
-        let moving = scope.spawn(|| db.relocate_indexes());
+        let moving = scope.spawn(|| db.move_indexes());
         for n in 0..200 {
             insert_rows(db, 6_000 + n..6_001 + n).expect("insert beside it");
         }
@@ -284,38 +285,55 @@ fn a_move_waits_for_an_open_writer_and_lets_others_pass() {
     assert_sound(db, "after the move");
 }
 
-fn begin(seed: u64) -> (SimDisk, Arc<ManualClock>, Arc<Db>) {
+/// A table whose secondary index is due for a move, or whose key's is.
+fn begin(seed: u64, moves_key: bool) -> (SimDisk, Arc<ManualClock>, Arc<Db>) {
     let (disk, wall) = (SimDisk::new(seed), clock());
     let db = open_small(disk.device(), &wall);
     create_table(&db, HistoryPolicy::Forever);
-    keep_hash(&db);
-    create_alone(&db, &index("t_b", vec![part(2)])).expect("create");
-    insert_rows(&db, 0..1_500).expect("insert");
+    if moves_key {
+        insert_rows(&db, 0..4_000).expect("insert");
+    } else {
+        keep_hash(&db);
+        create_alone(&db, &index("t_b", vec![part(2)])).expect("create");
+        insert_rows(&db, 0..1_500).expect("insert");
+    }
     (disk, wall, db)
 }
 
 #[test]
 fn a_crash_leaves_the_one_index_or_the_other() {
+    crash_during_moves("t_b", &["t_pkey", "t_b"]);
+}
+
+#[test]
+fn a_crash_leaves_the_one_index_of_a_key_or_the_other() {
+    crash_during_moves("t_pkey", &["t_pkey"]);
+}
+
+/// The index `moved` is due for a move, and the table has these ones.
+fn crash_during_moves(moved: &str, names: &[&str]) {
     let workload = |db: &Arc<Db>, _: &ManualClock| {
-        db.relocate_indexes();
-        insert_rows(db, 1_500..1_520)?;
+        db.move_indexes();
+        insert_rows(db, 4_000..4_020)?;
         db.checkpoint(true).map(|_| ())?;
-        set(db, 0..3, 9)?;
-        insert_rows(db, 1_520..1_530)
+        insert_rows(db, 4_020..4_030)
     };
     let verify = |disk: &SimDisk, wall: &Arc<ManualClock>, what: &str| {
         let db = open_small(disk.device(), wall);
-        let names: Vec<String> = storages(&db).into_iter().map(|(name, _)| name).collect();
-        assert_eq!(names, ["t_pkey", "t_b"], "{what}");
+        let found: Vec<String> = storages(&db).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(found, names, "{what}");
         let mut defs = table(&db).indexes.clone().into_iter();
         assert!(defs.all(|def| def.state == IndexState::Valid), "{what}");
-        assert_sound(&db, what);
-        db.relocate_indexes();
-        insert_rows(&db, 2_000..2_010).expect("insert");
-        assert!(is_in_levels(&db, "t_b"), "{what}");
-        assert_sound(&db, what);
+        assert_eq!(db.check().expect("check"), Vec::<String>::new(), "{what}");
+        db.move_indexes();
+        insert_rows(&db, 5_000..5_010).expect("insert");
+        assert!(is_in_levels(&db, moved), "{what}");
+        let again = run(&db, |s| s.point_insert(&table(&db), &row_of(3)));
+        let refused = again.expect_err("a duplicate");
+        assert_eq!(refused.sqlstate(), SqlState::UNIQUE_VIOLATION, "{what}");
+        assert_eq!(db.check().expect("check"), Vec::<String>::new(), "{what}");
     };
-    at_every_point(begin, workload, verify);
+    at_every_point(|seed| begin(seed, moved == "t_pkey"), workload, verify);
 }
 
 /// A move without room for its file leaves the index in memory, and is tried again later.
@@ -323,18 +341,18 @@ fn a_crash_leaves_the_one_index_or_the_other() {
 fn a_full_disk_leaves_the_index_in_memory() {
     let mut refused = 0;
     for room in (0..24).map(|room| room << 13) {
-        let (disk, wall, db) = begin(3);
+        let (disk, wall, db) = begin(3, false);
         let what = format!("room {room}");
         disk.limit_capacity(Some(disk.used_bytes() + room));
-        db.relocate_indexes();
+        db.move_indexes();
         let was_moved = is_in_levels(&db, "t_b");
         disk.limit_capacity(None);
         assert_sound(&db, &what);
         if !was_moved {
             refused += 1;
-            assert_eq!(db.relocate_indexes(), 0, "{what}: it pauses");
+            assert_eq!(db.move_indexes(), 0, "{what}: it pauses");
             wall.advance(700_000_000);
-            assert!(db.relocate_indexes() > 0, "{what}");
+            assert!(db.move_indexes() > 0, "{what}");
         }
         assert!(is_in_levels(&db, "t_b"), "{what}");
         insert_rows(&db, 2_000..2_010).expect("insert");
