@@ -67,8 +67,8 @@ enum Place {
 
 impl Db {
     /// Moves indexes from memory into levels as long as they have more than their share, the
-    /// largest first.
-    /// Returns how many have been moved. Without background threads nothing else does so.
+    /// largest first. Returns how many have been moved. Without background threads nothing else
+    /// does so.
     pub fn move_indexes(self: &Arc<Self>) -> u64 {
         let before = self.index_moves.moved.load(Ordering::Relaxed);
         while let Some(index) = self.next_index_move() {
@@ -211,18 +211,12 @@ fn of_key(
 ) -> Option<(usize, Option<(Place, String)>)> {
     let index = store.key(&key.columns)?;
     let bytes = memory_of(&index)?;
-    let mut same = table
-        .keys
-        .iter()
-        .filter(|other| other.columns == key.columns);
-    if same
-        .clone()
-        .next()
-        .is_some_and(|first| first.name != key.name)
-    {
+    let mut same = table.keys.iter().filter(|k| k.columns == key.columns);
+    let first = same.next()?;
+    if first.name != key.name {
         return None; // that of another key, too
     }
-    let is_only = same.nth(1).is_none();
+    let is_only = same.next().is_none();
     let may_move = is_only && is_default(table, key) && has_order(table, key);
     let place = may_move.then(|| (Place::Key(key.columns.clone()), key.name.clone()));
     Some((bytes, place))
