@@ -13,9 +13,11 @@
 //! memory has them, or after a scan. A first read may be the only one. It reads the columns that it
 //! asks for, and no others ([`ChunkColumn::row_values`]).
 //!
-//! While the pool has no room, a block is made by one of [`HOT_READS`] reads only: it may take
-//! twenty times the memory of the encoded columns, and saves less than a microsecond of a read,
-//! whereas what leaves for it is read of the device again.
+//! While the pool has no room, a block is made by one of [`HOT_READS`] reads only, and only if few
+//! frames were loaded meanwhile ([`Misses::are_few`]): it may take twenty times the memory of the
+//! encoded columns, and saves less than a microsecond of a read, whereas what leaves for it is read
+//! of the device again. For the same reason a block leaves when its turn comes, however often it is
+//! read ([`FrameHandle::peek`]).
 //!
 //! Invariant: a block is made of immutable chunks and never changes.
 
@@ -23,7 +25,7 @@ use super::chunk_column::ChunkColumn;
 use arrow_array::Array;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use strandline_base::sync::{AtomicU16, OnceLock, Ordering};
+use strandline_base::sync::{AtomicU16, AtomicU32, OnceLock, Ordering};
 use strandline_base::value_words::{Physical, physical, set_word};
 use strandline_base::{BLOCK_ROWS, ColumnId, RANGE_ROWS, Result, SqlType, Value};
 use strandline_column::types::each_word;
@@ -36,18 +38,49 @@ const WORTH: usize = 4;
 /// Sets of columns that have blocks of their own.
 const SETS: usize = 3;
 
-/// Reads of 4,096 rows for which a block is made in a full pool.
+/// Reads of 4,096 rows for which a block may be made in a full pool.
 const HOT_READS: u16 = 1024;
+
+/// The part of the pool's budget that is free in a pool with room.
+const ROOM_PART: usize = 8;
+
+/// So many reads of a fast device take about as long as a block saves in [`HOT_READS`] reads.
+const WORTH_MISSES: u64 = 8;
 
 /// The blocks of a range, made on demand.
 #[derive(Debug, Default)]
 pub struct RowBlocks {
-    /// by block: reads that found no room for one; wraps
-    refused: [AtomicU16; RANGE_ROWS / BLOCK_ROWS],
+    /// by block
+    refused: [Misses; RANGE_ROWS / BLOCK_ROWS],
     /// blocks with the columns of frequent reads
     sets: [OnceLock<Box<Blocks>>; SETS],
     /// with all columns
     all: OnceLock<Box<Blocks>>,
+}
+
+/// Reads that found no room for a block, and what the pool has loaded meanwhile.
+#[derive(Debug, Default)]
+struct Misses {
+    /// wraps
+    reads: AtomicU16,
+    /// the pool's misses at the first of the last [`HOT_READS`] reads; wraps
+    before: AtomicU32,
+}
+
+impl Misses {
+    /// Counts a read. Whether it is the last of [`HOT_READS`], during which the pool has loaded few
+    /// frames: a block of `bytes` costs about its part of the frames' bytes of such misses.
+    fn are_few(&self, bytes: usize, pool: &Pool) -> bool {
+        let reads = self.reads.fetch_add(1, Ordering::Relaxed);
+        let misses = pool.misses() as u32;
+        if reads % HOT_READS == 0 {
+            self.before.store(misses, Ordering::Relaxed);
+        }
+        let during = misses.wrapping_sub(self.before.load(Ordering::Relaxed));
+        let is_worth = u64::from(during).saturating_mul(bytes as u64)
+            <= (pool.frame_bytes() as u64).saturating_mul(WORTH_MISSES);
+        reads % HOT_READS == HOT_READS - 1 && is_worth
+    }
 }
 
 #[derive(Debug)]
@@ -221,7 +254,7 @@ impl RowBlocks {
         for blocks in sets.chain(all.get()) {
             let give = |block: &RowBlock| read(blocks.row(block, row));
             if let Some(frame) = blocks.blocks[block].get()
-                && frame.with(give).is_some()
+                && frame.peek(give).is_some()
             {
                 return Ok(());
             }
@@ -234,11 +267,10 @@ impl RowBlocks {
 
     /// Whether a read may make a block with `columns` columns; counts it if there is no room.
     fn may_make(&self, block: usize, columns: usize, pool: &Pool) -> bool {
-        if pool.has_room_for(columns * BLOCK_ROWS * size_of::<u64>()) {
-            return true;
-        }
-        let reads = self.refused[block].fetch_add(1, Ordering::Relaxed);
-        reads % HOT_READS == HOT_READS - 1
+        let bytes = columns * BLOCK_ROWS * size_of::<u64>();
+        // What has just left makes no room.
+        let room = bytes.max(pool.budget_bytes() / ROOM_PART);
+        pool.has_room_for(room) || self.refused[block].are_few(bytes, pool)
     }
 
     /// A block for a read of `columns`, made now; None if that is not worth it, or if the device
