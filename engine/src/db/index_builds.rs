@@ -109,7 +109,9 @@ impl BuildObserver for ListedBuild<'_> {
         }
     }
     fn is_memory_short(&self) -> bool {
-        !self.build.takes_memory && self.db.check_index_memory().is_err()
+        // What is gathered must not keep writers from entering keys into indexes in memory.
+        let used = self.db.shared.pool.taken_bytes().load(Ordering::Relaxed);
+        !self.build.takes_memory && used > self.db.settings.index_bytes() / 2
     }
 }
 
@@ -146,7 +148,20 @@ impl Db {
         let used = self.shared.pool.taken_bytes().load(Ordering::Relaxed);
         match used <= self.settings.index_bytes() {
             true => Ok(()),
-            false => Err(no_index_memory(used, self.settings.index_bytes())),
+            false => self.check_more_index_memory(used),
+        }
+    }
+
+    /// While an index moves out of memory, others may take all that is the cache's.
+    #[cold]
+    fn check_more_index_memory(&self, used: usize) -> Result<()> {
+        let limit = match self.index_moves.is_under_way() {
+            true => self.settings.cache_bytes(),
+            false => self.settings.index_bytes(),
+        };
+        match used <= limit {
+            true => Ok(()),
+            false => Err(no_index_memory(used, limit)),
         }
     }
 }

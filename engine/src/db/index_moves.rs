@@ -16,6 +16,7 @@ pub(crate) struct IndexMoves {
     /// for the thread's pauses
     pause: Mutex<()>,
     cancelled: Condvar,
+    is_under_way: AtomicBool,
     /// indexes that have been moved
     pub moved: AtomicU64,
 }
@@ -26,6 +27,15 @@ impl IndexMoves {
         let _pause = self.pause.lock();
         self.cancel.store(true, Ordering::Release);
         self.cancelled.notify_all();
+    }
+
+    /// Whether indexes are being moved.
+    pub fn is_under_way(&self) -> bool {
+        self.is_under_way.load(Ordering::Relaxed)
+    }
+
+    pub fn set_under_way(&self, is_under_way: bool) {
+        self.is_under_way.store(is_under_way, Ordering::Relaxed);
     }
 
     pub fn is_cancelled(&self) -> bool {

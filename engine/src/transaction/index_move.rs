@@ -15,10 +15,13 @@
 //!
 //! Invariants:
 //! 1. At any moment the definition in force has an index with all entries that it must have.
-//! 2. A move waits for a definition's lock [`LOCK_WAIT`] at a time. Writers wait no longer for a
-//!    move than that and one of its two short transactions, which sync the new file.
+//! 2. A move waits for a definition's lock [`LOCK_WAIT_MAX`] at a time at most. Writers wait no
+//!    longer for a move than that and one of its two short transactions, which sync the new file.
 //! 3. A move that fails, or finds its table locked too often, leaves the first index as it is. Its
 //!    table's moves are set aside, and tried again after growing pauses; others go on.
+//!
+//! Memory: the build puts what it has gathered into the file as soon as indexes have half of what
+//! they may take. Until the move has ended, indexes in memory may take all of the cache's share.
 //!
 //! A thread of its own does the moves, since one lasts as long as CREATE INDEX. It ends with the
 //! last move that is due, when the database is closed, and when nothing else holds the database. A
@@ -38,8 +41,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use strandline_base::{ColumnId, Error, ErrorKind, Result, SqlState, SqlType, StorageId, TableId};
 
-/// How long a move waits for other transactions at a time.
+/// How long a move waits for other transactions at first, and at most: twice as long each time.
 const LOCK_WAIT: Duration = Duration::from_millis(100);
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(2);
 /// The pause between two such waits.
 const LOCK_PAUSE: Duration = Duration::from_secs(1);
 /// Such waits before the table's moves are set aside, at the beginning of a move and at its end.
@@ -72,6 +76,7 @@ impl Db {
     pub fn move_indexes(self: &Arc<Self>) -> u64 {
         let before = self.index_moves.moved.load(Ordering::Relaxed);
         while let Some(index) = self.next_index_move() {
+            self.index_moves.set_under_way(true);
             let outcome = self.move_index(&index);
             if outcome.is_err() && self.are_moves_over() {
                 break;
@@ -88,6 +93,7 @@ impl Db {
             let outcome = outcome.as_ref().map(|_| ());
             self.note_work(&index.store, Work::MoveIndexes, outcome);
         }
+        self.index_moves.set_under_way(false);
         self.index_moves.moved.load(Ordering::Relaxed) - before
     }
 
@@ -138,14 +144,10 @@ impl Db {
             cancel: self.index_moves.cancel.clone(),
             ..TxnOptions::default()
         };
-        let changing = TxnOptions {
-            lock_timeout: Some(LOCK_WAIT),
-            ..options.clone()
-        };
-        let begin = || self.begin_index(&changing, &mut |catalog| index.define(catalog));
-        let place = self.patiently(BEGIN_TRIES, begin)?;
+        let begin = |options: &_| self.begin_index(options, &mut |catalog| index.define(catalog));
+        let place = self.patiently(BEGIN_TRIES, &options, begin)?;
         let filled = self.fill_defined_index(&options, place);
-        let moved = filled.and_then(|filled| self.put_in_place(&changing, index, &filled));
+        let moved = filled.and_then(|filled| self.put_in_place(&options, index, &filled));
         // The opening of a database that has been closed meanwhile does this.
         if moved.is_err() && !self.maintenance.closed.load(Ordering::Acquire) {
             self.remove_unfinished(place);
@@ -162,8 +164,8 @@ impl Db {
     ) -> Result<()> {
         let _no_sweep = filled.index.sweep.done.lock();
         let mut change = |catalog: &mut Catalog| index.replace(catalog, filled);
-        let finish = || self.finish_index(options, filled, &mut change);
-        self.patiently(END_TRIES, finish)?;
+        let finish = |options: &_| self.finish_index(options, filled, &mut change);
+        self.patiently(END_TRIES, options, finish)?;
         if matches!(index.place, Place::Key(_)) {
             // The key's own index has its entries. No reader has ever used it.
             filled.store.remove_index(&filled.index);
@@ -172,16 +174,27 @@ impl Db {
     }
 
     /// Tries a change of definitions so often while another transaction is in the way.
-    fn patiently<T>(&self, tries: usize, mut change: impl FnMut() -> Result<T>) -> Result<T> {
-        for _ in 1..tries {
-            match change() {
-                Err(error) if is_in_the_way(&error) && !self.are_moves_over() => {
+    fn patiently<T>(
+        &self,
+        tries: usize,
+        options: &TxnOptions,
+        mut change: impl FnMut(&TxnOptions) -> Result<T>,
+    ) -> Result<T> {
+        let (mut wait, mut tried) = (LOCK_WAIT, 0);
+        loop {
+            tried += 1;
+            let options = TxnOptions {
+                lock_timeout: Some(wait),
+                ..options.clone()
+            };
+            match change(&options) {
+                Err(error) if is_in_the_way(&error) && tried < tries && !self.are_moves_over() => {
                     self.index_moves.pause(LOCK_PAUSE);
+                    wait = (wait * 2).min(LOCK_WAIT_MAX);
                 }
                 outcome => return outcome,
             }
         }
-        change()
     }
 
     /// Whether a table has an index that may move.

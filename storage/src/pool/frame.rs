@@ -63,8 +63,8 @@ impl<T: Send + Sync + std::fmt::Debug + 'static> FrameHandle<T> {
         Some(read(frame))
     }
 
-    /// As [`FrameHandle::with`], but the frame leaves as soon as one that nobody reads: for what can
-    /// be made again of other frames.
+    /// As [`FrameHandle::with`], but the frame leaves as soon as one that nobody reads: for what
+    /// can be made again of other frames.
     pub fn peek<R>(&self, read: impl FnOnce(&T) -> R) -> Option<R> {
         let guard = self.inner.frame.load();
         guard.as_ref().map(|frame| read(frame))
