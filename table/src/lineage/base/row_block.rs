@@ -73,7 +73,7 @@ impl Misses {
     fn are_few(&self, bytes: usize, pool: &Pool) -> bool {
         let reads = self.reads.fetch_add(1, Ordering::Relaxed);
         let misses = pool.misses() as u32;
-        if reads % HOT_READS == 0 {
+        if reads.is_multiple_of(HOT_READS) {
             self.before.store(misses, Ordering::Relaxed);
         }
         let during = misses.wrapping_sub(self.before.load(Ordering::Relaxed));
