@@ -16,6 +16,7 @@ pub(crate) struct IndexMoves {
     /// for the thread's pauses
     pause: Mutex<()>,
     cancelled: Condvar,
+    /// the thread is at work
     is_under_way: AtomicBool,
     /// indexes that have been moved
     pub moved: AtomicU64,
@@ -29,7 +30,7 @@ impl IndexMoves {
         self.cancelled.notify_all();
     }
 
-    /// Whether indexes are being moved.
+    /// Whether the thread is moving indexes.
     pub fn is_under_way(&self) -> bool {
         self.is_under_way.load(Ordering::Relaxed)
     }

@@ -54,11 +54,7 @@ impl Db {
     /// Ends the thread. The database is marked as closed.
     pub(super) fn end_level_steps(&self) {
         let thread = self.maintenance.state.lock().level_steps.take();
-        if let Some(thread) = thread
-            && thread.thread().id() != std::thread::current().id()
-        {
-            let _ = thread.join();
-        }
+        super::join(thread);
     }
 
     /// Does the steps that are due, unless a thread does so.

@@ -27,6 +27,7 @@ use crate::db::{Db, Maintenance, closed};
 use set_aside::contained;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
 use std::time::Duration;
 use strandline_base::{Error, Result};
 
@@ -124,8 +125,10 @@ impl Db {
         let db = self.clone();
         let name = "strandline-index-moves".to_string();
         let started = std::thread::Builder::new().name(name).spawn(move || {
+            db.index_moves.set_under_way(true);
             // A move that fails is noted with its table.
             let _ = contained(|| Ok(db.move_indexes()));
+            db.index_moves.set_under_way(false);
         });
         match started {
             Ok(started) => *thread = Some(started),
@@ -137,11 +140,7 @@ impl Db {
     fn end_index_moves(&self) {
         self.index_moves.cancel();
         let thread = self.index_moves.thread.lock().take();
-        if let Some(thread) = thread
-            && thread.thread().id() != std::thread::current().id()
-        {
-            let _ = thread.join();
-        }
+        join(thread);
     }
 
     /// Ends the thread of the SSD cache. The database is marked as closed.
@@ -159,7 +158,7 @@ impl Db {
     fn close_log(&self) -> Result<()> {
         let outcome = self.wal.close(closed());
         let thread = self.maintenance.state.lock().log_writer.take();
-        let ended = thread.map_or(Ok(()), std::thread::JoinHandle::join);
+        let ended = thread.map_or(Ok(()), JoinHandle::join);
         outcome.and(ended.map_err(|_| Error::internal("the thread that writes the log panicked")))
     }
 
@@ -193,11 +192,7 @@ impl Db {
             self.maintenance.work.notify_all();
             state.thread.take()
         };
-        if let Some(thread) = thread
-            && thread.thread().id() != std::thread::current().id()
-        {
-            let _ = thread.join();
-        }
+        join(thread);
         self.end_index_moves();
         self.end_level_steps();
         self.end_cache_steps();
@@ -207,6 +202,15 @@ impl Db {
         let result = result.and(self.close_log());
         *self.lock.lock() = None;
         result
+    }
+}
+
+/// Waits for the end of a background thread, unless it is this one.
+fn join(thread: Option<JoinHandle<()>>) {
+    if let Some(thread) = thread
+        && thread.thread().id() != std::thread::current().id()
+    {
+        let _ = thread.join();
     }
 }
 

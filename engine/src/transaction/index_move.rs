@@ -76,7 +76,6 @@ impl Db {
     pub fn move_indexes(self: &Arc<Self>) -> u64 {
         let before = self.index_moves.moved.load(Ordering::Relaxed);
         while let Some(index) = self.next_index_move() {
-            self.index_moves.set_under_way(true);
             let outcome = self.move_index(&index);
             if outcome.is_err() && self.are_moves_over() {
                 break;
@@ -93,7 +92,6 @@ impl Db {
             let outcome = outcome.as_ref().map(|_| ());
             self.note_work(&index.store, Work::MoveIndexes, outcome);
         }
-        self.index_moves.set_under_way(false);
         self.index_moves.moved.load(Ordering::Relaxed) - before
     }
 

@@ -72,14 +72,16 @@ impl Misses {
     /// frames: a block of `bytes` costs about its part of the frames' bytes of such misses.
     fn are_few(&self, bytes: usize, pool: &Pool) -> bool {
         let reads = self.reads.fetch_add(1, Ordering::Relaxed);
-        let misses = pool.misses() as u32;
+        let misses = || pool.misses() as u32;
         if reads.is_multiple_of(HOT_READS) {
-            self.before.store(misses, Ordering::Relaxed);
+            self.before.store(misses(), Ordering::Relaxed);
         }
-        let during = misses.wrapping_sub(self.before.load(Ordering::Relaxed));
-        let is_worth = u64::from(during).saturating_mul(bytes as u64)
-            <= (pool.frame_bytes() as u64).saturating_mul(WORTH_MISSES);
-        reads % HOT_READS == HOT_READS - 1 && is_worth
+        if reads % HOT_READS != HOT_READS - 1 {
+            return false;
+        }
+        let during = misses().wrapping_sub(self.before.load(Ordering::Relaxed));
+        u64::from(during).saturating_mul(bytes as u64)
+            <= (pool.frame_bytes() as u64).saturating_mul(WORTH_MISSES)
     }
 }
 
