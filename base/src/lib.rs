@@ -1,13 +1,14 @@
 //! Identifiers, values, errors, checksums, clock and randomness shared by every layer.
 //!
 //! Nothing in this crate touches a device, a thread or the wall clock except through the traits
-//! it defines, so that a seeded simulation can replace all of them.
+//! it defines, so that a seeded simulation can replace all of them. Ids of databases (`unique_id`)
+//! are drawn from the operating system: only whether two of them are equal matters.
 //!
 //! Rooms, lowest first; a room imports only from rooms above it in this table:
 //!
 //! | room | what is in it |
 //! |---|---|
-//! | `sync`, `bytes`, `calendar`, `checksum`, `clock`, `ids`, `rng` | modules that import none |
+//! | `sync`, `bytes`, `calendar`, `checksum`, `clock`, `ids`, `rng`, `unique_id` | import none |
 //! | `append_list`, `error`, `geometry` | a list read while it grows; errors; points and boxes |
 //! | `value` | types and single values |
 //! | `value_text` | the text of single values |
@@ -26,6 +27,7 @@ pub mod geometry;
 pub mod ids;
 pub mod rng;
 pub mod sync;
+pub mod unique_id;
 pub mod utc;
 pub mod value;
 pub mod value_text;

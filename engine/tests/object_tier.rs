@@ -375,11 +375,11 @@ fn copies_restored_from_one_backup_have_objects_of_their_own() {
     );
     drop(second);
     let before = one.names("");
-    // Both have the backup's database id.
+    // Both have the backup's database id, and pair ids of their own.
     let error = with_store_of(&two, &one).open(&wall).err();
     let error = error.expect("the other copy's objects");
     assert!(
-        error.message().contains("is owned by another copy"),
+        error.message().contains("belongs to another database"),
         "{error}"
     );
     assert_eq!(one.names(""), before);

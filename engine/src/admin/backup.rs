@@ -23,11 +23,11 @@
 use crate::catalog::versions::Version;
 use crate::db::Db;
 use crate::manifest_state::{ManifestState, StorageState, to_json};
-use crate::recovery::{random_id, tie_directories};
 use crate::store::{HeldFiles, Shared, damage_of};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use strandline_base::unique_id::unique_id;
 use strandline_base::{CommitTs, Error, ErrorKind, Result, SqlState, StorageId};
 use strandline_device::{Device, StagedDirectory, Tier};
 use strandline_storage::file::DataFiles;
@@ -35,6 +35,7 @@ use strandline_storage::file::data_file::data_file_id;
 use strandline_storage::manifest::Manifest;
 use strandline_storage::pool::Pool;
 use strandline_storage::run::run_file_id;
+use strandline_storage::tiers;
 use strandline_storage::wal::{Wal, WalSettings};
 use strandline_tail::schema::StorageSchema;
 use strandline_txn::TxnManager;
@@ -102,7 +103,7 @@ impl Db {
             catalogs: without_index_files(&held.state.catalogs),
             ..held.state.clone()
         };
-        let id = random_id(CommitTs(self.now_us()), &**target);
+        let id = unique_id();
         let (_, bytes) = Manifest::create(target.clone(), id, &to_json(&state)?, || {
             let names = held.files.names();
             let bytes = copy_files(&*self.device, &**target, &names, observer)?;
@@ -285,7 +286,7 @@ pub fn restore(
     Manifest::remove_unfinished(target)?;
     // Without an intact superblock the copy cannot be opened anyway.
     if let Some(id) = Manifest::identity(source)? {
-        tie_directories(target, 0, id, None)?;
+        tiers::attach(target, id, unique_id(), None)?;
     }
     let names = Manifest::files_superblock_last(source)?;
     let (superblock, others) = names

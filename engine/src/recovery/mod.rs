@@ -46,7 +46,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use strandline_base::sync::{Mutex, RwLock};
-use strandline_base::{CommitTs, Error, Result, SqlState, StorageId, checksum};
+use strandline_base::unique_id::unique_id;
+use strandline_base::{CommitTs, Error, Result, SqlState, StorageId};
 use strandline_device::{Device, FailStopDevice};
 use strandline_storage::block_cache::BlockCache;
 use strandline_storage::file::DataFiles;
@@ -150,7 +151,7 @@ fn create(options: DbOptions, directory: Arc<FailStopDevice>) -> Result<Arc<Db>>
         ..ManifestState::default()
     };
     let device = options.device.clone();
-    let id = random_id(now, &*device);
+    let id = unique_id();
     let (manifest, wal) = Manifest::create(device.clone(), id, &to_json(&state)?, || {
         Wal::create(device.clone(), wal_settings(&options), id)
     })?;
@@ -182,34 +183,6 @@ fn create(options: DbOptions, directory: Arc<FailStopDevice>) -> Result<Arc<Db>>
     ))
 }
 
-/// A random number that ties the files of one database together. It only has to differ from that
-/// of other databases: time, process and address are mixed.
-pub(crate) fn random_id(now: CommitTs, device: &dyn Device) -> u128 {
-    let address = std::ptr::from_ref(device).cast::<u8>() as usize as u64;
-    let mut rng = strandline_base::rng::Rng::new(
-        now.0 ^ (u64::from(std::process::id()) << 40) ^ address.rotate_left(17),
-    );
-    (u128::from(rng.next_u64()) << 64) | u128::from(rng.next_u64())
-}
-
-/// Ties the two directories of a tiered database together, if that has not been done, and returns
-/// the record of the pair; `record` is that of the manifest. Nothing else is written to the
-/// capacity tier before.
-pub(crate) fn tie_directories(
-    device: &dyn Device,
-    now_us: u64,
-    database_id: u128,
-    record: Option<PairRecord>,
-) -> Result<Option<PairRecord>> {
-    let Some(directories) = device.tiers() else {
-        return Ok(None);
-    };
-    // The path tells apart copies that one process makes at the same reading of its clock.
-    let path = checksum(&[], directories.capacity_path().as_bytes());
-    let now = CommitTs(now_us ^ (u64::from(path) << 32));
-    tiers::attach(device, database_id, !random_id(now, device), record)
-}
-
 /// The directories of the database, tied together, and the pool with the block cache between them.
 struct Tied {
     database_id: u128,
@@ -224,17 +197,15 @@ struct Tied {
 impl Tied {
     /// `state` is that of the durable manifest.
     fn new(options: &DbOptions, database_id: u128, state: &ManifestState) -> Result<Self> {
-        let (now_us, next_file) = (options.clock.now_us(), state.next_file);
-        let record = state.pair_record();
-        let pair = tie_directories(&*options.device, now_us, database_id, record)?;
-        let incarnation = random_id(CommitTs(now_us), &*options.device);
-        // No object is changed before.
-        let owner = owner::take(&*options.device, database_id, incarnation)?;
+        let device = &*options.device;
+        // Nothing is written to the capacity tier before, no object is changed before the token.
+        let pair = tiers::attach(device, database_id, unique_id(), state.pair_record())?;
+        let owner = owner::take(device, database_id, unique_id())?;
         let pool = Pool::new(options.settings.cache_bytes());
         let steps = Arc::new(CacheSteps::new("steps of the block cache"));
         let identity = pair.map(|pair| pair.pair_id ^ database_id);
         let taken = pool.taken_bytes();
-        let block_cache = block_cache::open(options, identity, next_file, taken, &steps)?;
+        let block_cache = block_cache::open(options, identity, state.next_file, taken, &steps)?;
         Ok(Self {
             database_id,
             pair,

@@ -182,6 +182,11 @@ pub const EXCEPTIONS: &[Exception] = &[
         reason: "tokio's clock of timeouts, which the runtime that is given can pause",
     },
     Exception {
+        path: "RandomState::new",
+        place: "base/src/unique_id.rs",
+        reason: "ids of databases and copies, which differ between processes",
+    },
+    Exception {
         path: "thread::Builder",
         place: "object/src/executor.rs",
         reason: "the thread of a device's requests, joined when it is dropped",
