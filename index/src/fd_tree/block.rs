@@ -11,6 +11,7 @@
 //!          before, varint length of the rest and the rest, for a fence varint ordinal
 //! ```
 
+use std::cmp::Ordering;
 use strandline_base::bytes::{ByteReader, PutBytes};
 use strandline_base::{Error, Result, checksum};
 
@@ -63,6 +64,10 @@ pub(super) struct Block {
     fences: Vec<(u32, u64)>,
     /// bytes of the encoded entries
     encoded: usize,
+    /// bytes with which all entries begin
+    common: usize,
+    /// bytes of each entry; None: they differ
+    width: Option<usize>,
 }
 
 /// Where an entry ends among the keys, and in the two lowest bits its kind.
@@ -82,6 +87,15 @@ impl End {
     fn at(self) -> usize {
         (self.0 >> 2) as usize
     }
+
+    /// Whether a data entry inserts; None: it is a fence.
+    fn is_insert(self) -> Option<bool> {
+        match self.0 & 3 {
+            0 => Some(true),
+            1 => Some(false),
+            _ => None,
+        }
+    }
 }
 
 impl Block {
@@ -90,6 +104,12 @@ impl Block {
     }
 
     fn key(&self, at: usize) -> Option<&[u8]> {
+        if at >= self.ends.len() {
+            return None;
+        }
+        if let Some(width) = self.width {
+            return self.keys.get(at * width..(at + 1) * width);
+        }
         let end = self.ends.get(at)?.at();
         let start = match at {
             0 => 0,
@@ -99,10 +119,10 @@ impl Block {
     }
 
     pub fn get(&self, at: usize) -> Option<(&[u8], Kind)> {
-        let kind = match self.ends.get(at)?.0 & 3 {
-            0 => Kind::Insert,
-            1 => Kind::Delete,
-            _ => Kind::Fence(self.fence(at)?),
+        let kind = match self.ends.get(at)?.is_insert() {
+            Some(true) => Kind::Insert,
+            Some(false) => Kind::Delete,
+            None => Kind::Fence(self.fence(at)?),
         };
         Some((self.key(at)?, kind))
     }
@@ -143,14 +163,29 @@ impl Block {
         self.key(self.len().checked_sub(1)?)
     }
 
-    /// The number of entries with keys below `key`.
+    /// The number of entries with keys below `key`. Entries are compared by the word behind the
+    /// bytes with which all of them begin, and as a whole if the words are equal.
     pub fn below(&self, key: &[u8]) -> usize {
+        let first = self.key(0).unwrap_or_default();
+        let common = first.get(..self.common).unwrap_or_default();
+        match key.get(..self.common).unwrap_or(key).cmp(common) {
+            Ordering::Less => return 0,
+            Ordering::Greater => return self.len(),
+            Ordering::Equal => {}
+        }
+        let wanted = word_at(key, self.common);
         let (mut low, mut high) = (0, self.len());
         while low < high {
             let middle = low.midpoint(high);
-            match self.key(middle) {
-                Some(found) if found < key => low = middle + 1,
-                _ => high = middle,
+            let found = self.key(middle).unwrap_or_default();
+            let word = word_at(found, self.common);
+            let is_below = match word == wanted {
+                true => found < key,
+                false => word < wanted,
+            };
+            match is_below {
+                true => low = middle + 1,
+                false => high = middle,
             }
         }
         low
@@ -163,22 +198,30 @@ impl Block {
         below + equal.count()
     }
 
-    /// The data entry with exactly this key: whether it inserts.
-    pub fn find(&self, key: &[u8]) -> Option<bool> {
-        (self.below(key)..self.len())
-            .map_while(|at| self.get(at).filter(|(found, _)| *found == key))
-            .find_map(|(_, kind)| match kind {
-                Kind::Insert => Some(true),
-                Kind::Delete => Some(false),
-                Kind::Fence(_) => None,
-            })
+    /// The data entry with exactly this key, if there is one: whether it inserts. And, as
+    /// [`Block::floor_fence`], the way down.
+    pub fn find(&self, key: &[u8]) -> (Option<bool>, Option<u64>) {
+        let mut found = None;
+        let mut end = self.below(key);
+        while self.key(end) == Some(key) {
+            found = found.or(self.ends.get(end).and_then(|end| end.is_insert()));
+            end += 1;
+        }
+        (found, self.last_fence(end))
     }
 
     /// The last fence that is not greater than `key`.
     pub fn floor_fence(&self, key: &[u8]) -> Option<u64> {
-        let end = self.up_to(key);
+        self.last_fence(self.up_to(key))
+    }
+
+    /// The last fence of the first `end` entries.
+    fn last_fence(&self, end: usize) -> Option<u64> {
         let is_within = |(at, _): &(u32, u64)| (*at as usize) < end;
-        let within = self.fences.partition_point(is_within);
+        let within = match self.fences.len() == self.ends.len() {
+            true => end,
+            false => self.fences.partition_point(is_within),
+        };
         Some(self.fences.get(within.checked_sub(1)?)?.1)
     }
 
@@ -201,7 +244,7 @@ impl Block {
             HEADER_BYTES + self.encoded + cost <= bytes && self.len() + kinds.len() <= entries_max;
         match kinds {
             _ if !has_room => {}
-            [kind] => self.append(key, *kind, cost),
+            [kind] => self.append(key, *kind, shared),
             kinds => kinds.iter().for_each(|kind| self.push(key, *kind)),
         }
         has_room
@@ -209,21 +252,32 @@ impl Block {
 
     /// Appends an entry, whose key is not less than the last one.
     pub fn push(&mut self, key: &[u8], kind: Kind) {
-        self.append(key, kind, cost(key, self.shared_with_last(key), kind));
+        self.append(key, kind, self.shared_with_last(key));
     }
 
-    fn append(&mut self, key: &[u8], kind: Kind, cost: usize) {
+    /// Appends an entry, whose key begins with `shared` bytes of the last one.
+    fn append(&mut self, key: &[u8], kind: Kind, shared: usize) {
         debug_assert!(self.last_key().is_none_or(|last| last <= key), "in order");
-        self.encoded += cost;
+        self.encoded += cost(key, shared, kind);
+        let start = self.keys.len();
         self.keys.extend_from_slice(key);
-        self.end_entry(kind);
+        self.end_entry((start, shared), kind);
     }
 
-    /// The key's bytes are there: the entry is whole.
-    fn end_entry(&mut self, kind: Kind) {
+    /// The key's bytes are there, from `start` on: the entry is whole. It shares `shared` bytes
+    /// with the one before.
+    fn end_entry(&mut self, (start, shared): (usize, usize), kind: Kind) {
         if let Kind::Fence(to) = kind {
             self.fences.push((self.ends.len() as u32, to));
         }
+        let bytes = self.keys.len() - start;
+        (self.common, self.width) = match self.ends.is_empty() {
+            true => (bytes, Some(bytes)),
+            false => {
+                let width = self.width.filter(|width| *width == bytes);
+                (self.common.min(shared), width)
+            }
+        };
         self.ends.push(End::new(self.keys.len(), kind));
     }
 
@@ -330,10 +384,23 @@ impl Block {
                 2 => Kind::Fence(reader.varint()?),
                 _ => return None,
             };
-            block.end_entry(kind);
+            block.end_entry((end, shared), kind);
         }
         block.encoded = body.len();
         (reader.remaining() == 0).then_some(block)
+    }
+}
+
+/// The eight bytes from `at` on, by which entries are compared; of a shorter entry zeros follow.
+fn word_at(key: &[u8], at: usize) -> u64 {
+    let rest = key.get(at..).unwrap_or_default();
+    match rest.first_chunk() {
+        Some(word) => u64::from_be_bytes(*word),
+        None => {
+            let mut word = [0; size_of::<u64>()];
+            word.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+            u64::from_be_bytes(word)
+        }
     }
 }
 
@@ -391,9 +458,10 @@ mod tests {
         let bytes = block().encode(AT, 256);
         let block = Block::decode(&bytes, AT).unwrap();
         assert_eq!(block, super::tests::block());
-        assert_eq!(block.find(b"abd"), Some(false));
-        assert_eq!(block.find(b"abc"), Some(true));
-        assert_eq!(block.find(b"b"), None);
+        assert_eq!(block.find(b"abd"), (Some(false), Some(5)));
+        assert_eq!(block.find(b"abc"), (Some(true), Some(4)));
+        assert_eq!(block.find(b"b"), (None, Some(300)));
+        assert_eq!(block.find(b"ab"), (None, Some(4)));
         assert_eq!(block.floor_fence(b"abc"), Some(4));
         assert_eq!(block.floor_fence(b"abd"), Some(5));
         assert_eq!(block.floor_fence(b"zz"), Some(300));
@@ -410,6 +478,47 @@ mod tests {
                 let common = common_bytes(&bytes[..length], &other);
                 assert_eq!(common, differs_at, "of {length}");
                 assert_eq!(common_bytes(&other, &bytes[..length]), common);
+            }
+        }
+    }
+
+    /// Searches against a naive one: entries of one length and of several, with bytes in common
+    /// and without, and keys before, between, behind and within them.
+    #[test]
+    fn searches_find_what_a_naive_one_finds() {
+        let mut rng = strandline_base::rng::Rng::new(7);
+        for round in 0..300 {
+            let prefix = vec![round as u8; rng.below(12) as usize];
+            let key = |rng: &mut strandline_base::rng::Rng, length: u64| {
+                let rest = (0..length).map(|_| [0, 1, 255][rng.below(3) as usize]);
+                prefix.iter().copied().chain(rest).collect::<Vec<u8>>()
+            };
+            let width = (round % 2 == 0).then(|| rng.below(6) * 2);
+            let count = rng.below(40);
+            let mut keys: Vec<_> = (0..count)
+                .map(|_| {
+                    let length = width.unwrap_or_else(|| rng.below(12));
+                    key(&mut rng, length)
+                })
+                .collect();
+            keys.sort_unstable();
+            let mut block = Block::default();
+            for key in &keys {
+                block.push(key, Kind::Insert);
+            }
+            let decoded = Block::decode(&block.encode(AT, 4096), AT).unwrap();
+            assert_eq!(decoded, block);
+            let mut wanted = keys.clone();
+            wanted.extend((0..40).map(|_| {
+                let length = rng.below(14);
+                key(&mut rng, length)
+            }));
+            wanted.extend([vec![], vec![0], vec![round as u8], vec![255; 30]]);
+            for wanted in &wanted {
+                let below = keys.iter().filter(|key| *key < wanted).count();
+                assert_eq!(block.below(wanted), below, "{wanted:?} in {keys:?}");
+                let (found, _) = block.find(wanted);
+                assert_eq!(found.is_some(), keys.contains(wanted));
             }
         }
     }

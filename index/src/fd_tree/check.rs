@@ -8,6 +8,7 @@ use super::block::Kind;
 use super::head::Head;
 use super::level::Wanted;
 use super::state::{Old, Settings, Shared, Slot, State};
+use std::sync::Arc;
 use strandline_base::Result;
 
 /// A fence: its key and the ordinal of a block in the next level.
@@ -70,7 +71,7 @@ pub(super) fn check(
 #[derive(Debug)]
 struct View {
     head: Head,
-    slots: Vec<Slot>,
+    slots: Arc<Vec<Slot>>,
     old: Option<Old>,
     inserts: u64,
     deletes: u64,
@@ -238,7 +239,7 @@ fn check_sizes(settings: &Settings, view: &View, damage: &mut Vec<String>) {
     let old = view.old.as_ref();
     for slots in std::iter::once(&view.slots).chain(old.map(|old| &old.slots)) {
         let mut above = 0;
-        for slot in slots {
+        for slot in slots.iter() {
             let (number, blocks) = (slot.number, slot.blocks());
             if number <= above || !settings.holds(number, blocks) {
                 damage.push(format!("level {number} has {blocks} blocks (I3)"));

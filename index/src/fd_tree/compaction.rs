@@ -84,7 +84,7 @@ impl Compaction {
         loaded: Option<Arc<Loaded>>,
     ) -> Self {
         debug_assert!(state.old.is_none(), "one compaction at a time");
-        let below = state.slots.split_off(plan.replaced);
+        let below = state.slots.iter().skip(plan.replaced).cloned();
         let mut slots: Vec<Slot> = Vec::new();
         for above in (0..=plan.fence_levels).rev() {
             let bits = if above == 0 { filter_bits(shared) } else { 0 };
@@ -97,10 +97,12 @@ impl Compaction {
         }
         let new_levels = slots.len();
         slots.extend(below);
+        let mut replaced = replace(&mut state.slots, Arc::new(slots));
+        Arc::make_mut(&mut replaced).truncate(plan.replaced);
         state.begun += 1;
         state.old = Some(Old {
             head: take(&mut state.head),
-            slots: replace(&mut state.slots, slots),
+            slots: replaced,
             new_levels,
             loaded,
             ..Old::default()
@@ -142,7 +144,7 @@ impl Compaction {
         let levels = state.slots.iter().take(new_levels);
         let levels: Vec<Arc<Level>> = levels.map(|slot| slot.level.clone()).collect();
         let block_bytes = shared.blocks.block_bytes();
-        let old_levels = old.iter().flat_map(|old| &old.slots);
+        let old_levels = old.iter().flat_map(|old| old.slots.iter());
         let below = state.slots.iter().skip(new_levels);
         let all = old_levels.chain(below).map(|slot| slot.level.end()).sum();
         let loaded = old.and_then(|old| old.loaded.as_deref());
@@ -407,14 +409,15 @@ impl Compaction {
             );
             debug_assert!(old.wavefront.as_ref().is_none_or(|before| before <= wave));
             old.wavefront = Some(wave.clone());
+            let slots = Arc::make_mut(&mut old.slots);
             if let Keeping::Found(first_keys) = replace(&mut self.keeping, Keeping::Over)
-                && let (Some(slot), Some(end)) = (old.slots.last_mut(), first_keys.last())
+                && let (Some(slot), Some(end)) = (slots.last_mut(), first_keys.last())
             {
                 debug_assert!(end <= wave, "the merge begins with the block behind them");
                 slot.live_from = self.kept;
                 slot.level.give_filters(end);
             }
-            for (source, slot) in self.sources.levels.iter_mut().zip(&mut old.slots) {
+            for (source, slot) in self.sources.levels.iter_mut().zip(slots) {
                 while source.read.get(1).is_some_and(|(_, first)| first <= wave) {
                     source.read.pop_front();
                     reclaimed.extend(slot.level.number(slot.live_from));
@@ -433,7 +436,7 @@ impl Compaction {
         if let Some(mut old) = state.old.take() {
             keep_pending(&mut state, &mut old, take(&mut self.sources.head.pending));
             let mut reclaimed = Vec::new();
-            for slot in &old.slots {
+            for slot in old.slots.iter() {
                 let live = slot.live_from..slot.level.end();
                 reclaimed.extend(live.filter_map(|ordinal| slot.level.number(ordinal)));
                 let filters = slot.level.partitions();

@@ -35,13 +35,13 @@ fn share_before(shared: &Shared, key: &[u8]) -> Result<f64> {
     let new_levels = state.old.as_ref().map_or(0, |old| old.new_levels);
     // Blocks of the side on which the key is not.
     let new = state.slots.iter().take(new_levels);
-    let old = state.old.iter().flat_map(|old| &old.slots);
+    let old = state.old.iter().flat_map(|old| old.slots.iter());
     let (new, old): (u64, u64) = (new.map(data_blocks).sum(), old.map(data_blocks).sum());
     let _era = state.enter();
     drop(state);
     let (mut before, other) = if is_old { (new, new) } else { (0, old) };
     let all = other + path.iter().map(data_blocks).sum::<u64>();
-    for slot in &path {
+    for slot in path.iter() {
         let Some(ordinal) = pointer else { break };
         if !slot.level.only_fences {
             before += ordinal.saturating_sub(slot.live_from);

@@ -35,7 +35,7 @@ pub(super) fn skip_levels(shared: &Shared) -> Result<()> {
         let blocks = (first.live_from..first.level.end()).filter_map(|at| first.level.number(at));
         let mut state = shared.state.lock();
         state.head.set_fences(fences);
-        state.slots.remove(0);
+        Arc::make_mut(&mut state.slots).remove(0);
         state.reclaim(blocks.collect());
     }
 }
@@ -44,7 +44,8 @@ pub(super) fn skip_levels(shared: &Shared) -> Result<()> {
 /// last of them, may have got no data.
 pub(super) fn tighten(settings: &Settings, state: &mut State, new_levels: usize, has_data: bool) {
     let target = new_levels - 1;
-    if let (Some(slot), false) = (state.slots.get_mut(target), has_data) {
+    let slots = Arc::make_mut(&mut state.slots);
+    if let (Some(slot), false) = (slots.get_mut(target), has_data) {
         let end = slot.level.end();
         let numbers = (0..end).filter_map(|ordinal| slot.level.number(ordinal));
         let level = Level::opened(slot.level.runs(), true, 0, numbers.collect());
@@ -52,7 +53,7 @@ pub(super) fn tighten(settings: &Settings, state: &mut State, new_levels: usize,
     }
     let mut at = 0;
     let mut kept = 0;
-    state.slots.retain(|slot| {
+    slots.retain(|slot| {
         at += 1;
         let is_kept = at > new_levels || slot.blocks() > 0;
         kept += u32::from(is_kept && at <= new_levels);
@@ -61,16 +62,16 @@ pub(super) fn tighten(settings: &Settings, state: &mut State, new_levels: usize,
     let Some(last) = kept.checked_sub(1) else {
         return;
     };
-    let Some(slot) = state.slots.get_mut(last as usize) else {
+    let Some(slot) = slots.get_mut(last as usize) else {
         return;
     };
     let mut numbers = kept..slot.number;
     let fit = numbers.find(|number| slot.blocks() <= settings.capacity(*number));
     let number = fit.unwrap_or(slot.number);
-    for (at, slot) in state.slots.iter_mut().take(kept as usize).enumerate() {
+    for (at, slot) in slots.iter_mut().take(kept as usize).enumerate() {
         slot.number = number - (last - at as u32);
     }
-    raise(settings, &mut state.slots);
+    raise(settings, slots);
 }
 
 /// Gives levels that are too large for their number a greater one (I3): an image, and the plan of a

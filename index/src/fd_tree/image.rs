@@ -156,14 +156,14 @@ fn take_state(reader: &mut ByteReader<'_>, used: &mut Vec<u64>) -> Option<State>
         deletes: reader.varint()?,
         next_run: reader.varint()?,
         head: take_head(reader)?,
-        slots: take_slots(reader, version, used)?,
+        slots: Arc::new(take_slots(reader, version, used)?),
         ..State::default()
     };
     if reader.u8()? == 1 {
         state.old = Some(Old {
             head: take_head(reader)?,
             loaded: None,
-            slots: take_slots(reader, version, used)?,
+            slots: Arc::new(take_slots(reader, version, used)?),
             new_levels: usize::try_from(reader.varint()?).ok()?,
             wavefront: {
                 let is_some = reader.u8()? == 1;

@@ -87,7 +87,7 @@ impl FdTree {
     /// Blocks of the filters of all levels, those included that a compaction replaces.
     pub fn filter_blocks(&self) -> u64 {
         let state = self.shared.state.lock();
-        let old = state.old.iter().flat_map(|old| &old.slots);
+        let old = state.old.iter().flat_map(|old| old.slots.iter());
         let slots = state.slots.iter().chain(old);
         slots.map(|slot| slot.level.filter_blocks()).sum()
     }
@@ -110,7 +110,7 @@ impl FdTree {
         let slots = state
             .slots
             .iter()
-            .chain(old.iter().flat_map(|old| &old.slots));
+            .chain(old.iter().flat_map(|old| old.slots.iter()));
         let lists: usize = slots.map(|slot| slot.level.memory_bytes()).sum();
         let loaded = old.and_then(|old| old.loaded.as_ref());
         let loaded = loaded.map_or(0, |loaded| loaded.memory_bytes());

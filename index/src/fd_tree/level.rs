@@ -279,6 +279,17 @@ impl Level {
         }
     }
 
+    /// What `look` finds in a block that is in memory; None if it is not. It must not look at this
+    /// level's blocks.
+    pub fn look<R>(&self, ordinal: u64, look: impl FnMut(&Block) -> R) -> Option<R> {
+        let at = usize::try_from(ordinal.checked_sub(self.first)?).ok()?;
+        let places = self.places.read();
+        match places.list.get(at)? {
+            Place::Stored(_, frame) => frame.as_ref()?.with(look),
+            Place::Memory(block) => Some({ look }(block)),
+        }
+    }
+
     pub fn place(&self, ordinal: u64) -> Option<Place> {
         self.place_and_run(ordinal).map(|(place, _)| place)
     }

@@ -5,8 +5,8 @@
 //! it reads that block, too.
 
 use super::block::{Block, Kind};
-use super::level::Wanted;
-use super::state::{Shared, Slot, State};
+use super::level::{Level, Wanted};
+use super::state::{Path, Shared, Slot, State};
 use std::ops::Bound::{Included, Unbounded};
 use strandline_base::Result;
 
@@ -49,17 +49,14 @@ impl Shared {
         let (mut pointer, path) = state.path(entry);
         let _era = state.enter();
         drop(state);
-        let path = self.wanted_part(&path, Wanted::entry(entry))?;
-        for (at, Slot { level, .. }) in path.iter().enumerate() {
+        let depth = self.wanted_levels(&path, Wanted::entry(entry))?;
+        for Slot { level, .. } in path.iter().take(depth) {
             let Some(ordinal) = pointer else { break };
-            let block = self.read_cached(level, ordinal)?;
-            if let Some(is_insert) = block.find(entry) {
+            let (found, below) = self.look(level, ordinal, |block| block.find(entry))?;
+            if let Some(is_insert) = found {
                 return Ok((is_insert, loads));
             }
-            pointer = match at + 1 < path.len() {
-                true => block.floor_fence(entry),
-                false => None,
-            };
+            pointer = below;
         }
         Ok((false, loads))
     }
@@ -82,49 +79,49 @@ impl Shared {
         let _era = state.enter();
         drop(state);
         let wanted = Wanted::key(key);
-        let path = self.wanted_part(&path, wanted)?;
-        for (at, slot) in path.iter().enumerate() {
+        let depth = self.wanted_levels(&path, wanted)?;
+        for (at, Slot { level, .. }) in path.iter().take(depth).enumerate() {
             let (Some(ordinal), false) = (pointer, found.is_full()) else {
                 break;
             };
-            let is_last = at + 1 == path.len();
-            let block = self.read_cached(&slot.level, ordinal)?;
             // The last level may have them: else it would not be part of the path.
-            if is_last || self.may_contain(&slot.level, wanted)? {
-                self.gather(slot, (ordinal, &block), key, &mut found)?;
+            let is_last = at + 1 == depth;
+            let may_have = is_last || self.may_contain(level, wanted)?;
+            let goes_on;
+            (goes_on, pointer) = self.look(level, ordinal, |block| {
+                let goes_on = may_have && gather_in(block, key, &mut found);
+                (
+                    goes_on,
+                    if is_last {
+                        None
+                    } else {
+                        block.floor_fence(key)
+                    },
+                )
+            })?;
+            if goes_on {
+                self.gather_from(level, ordinal + 1, key, &mut found)?;
             }
-            pointer = match is_last {
-                true => None,
-                false => block.floor_fence(key),
-            };
         }
         Ok((!found.is_full()).then(|| found.into_entries()))
     }
 
-    /// The levels down to the last one that may have what is wanted.
-    fn wanted_part<'a>(&self, path: &'a [Slot], wanted: Wanted<'_>) -> Result<&'a [Slot]> {
-        let mut path = path;
-        while let Some((last, above)) = path.split_last()
-            && !self.may_contain(&last.level, wanted)?
-        {
-            path = above;
+    /// The number of levels down to the last one that may have what is wanted.
+    fn wanted_levels(&self, path: &Path, wanted: Wanted<'_>) -> Result<usize> {
+        let mut levels = path.len();
+        for slot in path.iter().rev() {
+            if self.may_contain(&slot.level, wanted)? {
+                break;
+            }
+            levels -= 1;
         }
-        Ok(path)
+        Ok(levels)
     }
 
-    /// Adds a level's entries of a key, from the block on that a fence has led to.
-    fn gather(
-        &self,
-        slot: &Slot,
-        (ordinal, first): (u64, &Block),
-        key: &[u8],
-        found: &mut Found,
-    ) -> Result<()> {
-        if !gather_in(first, key, found) {
-            return Ok(());
-        }
-        for ordinal in ordinal + 1..slot.level.end() {
-            if !gather_in(&*self.read_cached(&slot.level, ordinal)?, key, found) {
+    /// Adds a level's entries of a key, from a block on.
+    fn gather_from(&self, level: &Level, first: u64, key: &[u8], found: &mut Found) -> Result<()> {
+        for ordinal in first..level.end() {
+            if !self.look(level, ordinal, |block| gather_in(block, key, found))? {
                 break;
             }
         }

@@ -6,7 +6,7 @@
 //! same entries for ever. The last block of a level may still grow, so it is not kept.
 
 use super::block::Block;
-use super::state::{Shared, Slot};
+use super::state::{Path, Shared, Slot};
 use crate::access_method::Direction;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl ReadAhead {
     }
 
     /// Forgets levels that are gone.
-    pub fn retain(&mut self, path: &[Slot]) {
+    pub fn retain(&mut self, path: &Path) {
         let is_there = |kept: &Kept| path.iter().any(|slot| slot.level.run == kept.run);
         self.levels.retain(is_there);
     }

@@ -7,7 +7,7 @@
 use super::head::{Data, Head, HeadKey};
 use super::loaded::Loaded;
 use super::read_ahead::ReadAhead;
-use super::state::{Path, Shared, Slot};
+use super::state::{Shared, Slot};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound::{Excluded, Included};
 use strandline_base::Result;
@@ -80,7 +80,7 @@ impl<'a> Scan<'a> {
         let state = self.shared.state.lock();
         let (mut low, mut high) = (self.from.clone(), self.before.clone());
         let mut parts = Vec::new();
-        let mut path: Path = state.slots.iter().cloned().collect();
+        let mut path = state.new_path();
         let mut pointer_of = None;
         if let Some(old) = &state.old {
             let border = old.wavefront.as_deref().map_or(Vec::new(), following);

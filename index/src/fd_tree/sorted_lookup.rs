@@ -32,7 +32,7 @@ impl<'a> SortedLookup<'a> {
         let descent = || Descent {
             fences: fences.clone(),
             passed: 0,
-            path: state.slots.clone(),
+            path: state.slots.to_vec(),
             at: vec![None; state.slots.len()],
             ahead: ReadAhead::new(Direction::Forward),
         };
@@ -61,7 +61,7 @@ impl<'a> SortedLookup<'a> {
         let [_, descent] = &mut self.descents;
         let mut found = None;
         descent.descend(self.shared, entry, depth, |block, _| {
-            found = block.find(entry);
+            (found, _) = block.find(entry);
             Ok(found.is_none())
         })?;
         Ok(found == Some(true))

@@ -10,7 +10,6 @@ use super::level::{Level, Wanted};
 use super::loaded::Loaded;
 use super::partition::FilterSource;
 use super::progress::Work;
-use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use strandline_base::Result;
@@ -99,8 +98,27 @@ impl Slot {
     }
 }
 
-/// The levels that a lookup goes down, top down.
-pub(super) type Path = SmallVec<[Slot; 8]>;
+/// The levels that a lookup goes down, top down, as they were when it took them.
+#[derive(Clone, Debug)]
+pub(super) struct Path {
+    /// levels that a compaction replaces
+    old: Option<Arc<Vec<Slot>>>,
+    slots: Arc<Vec<Slot>>,
+    /// those that the compaction writes, which are not part of the path
+    skipped: usize,
+}
+
+impl Path {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Slot> {
+        let old = self.old.iter().flat_map(|old| old.iter());
+        old.chain(self.slots.iter().skip(self.skipped))
+    }
+
+    pub fn len(&self) -> usize {
+        let old = self.old.as_ref().map_or(0, |old| old.len());
+        old + self.slots.len().saturating_sub(self.skipped)
+    }
+}
 
 /// The old part of the tree during a compaction.
 #[derive(Clone, Debug, Default)]
@@ -108,7 +126,7 @@ pub(super) struct Old {
     pub head: Head,
     /// entries of a load, between the head and the levels; memory only
     pub loaded: Option<Arc<Loaded>>,
-    pub slots: Vec<Slot>,
+    pub slots: Arc<Vec<Slot>>,
     /// levels of the state that the compaction writes
     pub new_levels: usize,
     /// None: nothing has been processed
@@ -141,7 +159,8 @@ pub(super) struct State {
     pub head: Head,
     /// bytes that the head may take; memory only
     pub head_budget: usize,
-    pub slots: Vec<Slot>,
+    /// shared with the lookups under way
+    pub slots: Arc<Vec<Slot>>,
     pub old: Option<Old>,
     pub inserts: u64,
     pub deletes: u64,
@@ -210,8 +229,20 @@ impl State {
 
     /// The levels below the old head, top down.
     pub fn old_path(&self, old: &Old) -> Path {
-        let below = self.slots.iter().skip(old.new_levels);
-        old.slots.iter().chain(below).cloned().collect()
+        Path {
+            old: Some(old.slots.clone()),
+            slots: self.slots.clone(),
+            skipped: old.new_levels,
+        }
+    }
+
+    /// The levels below the new head, top down.
+    pub fn new_path(&self) -> Path {
+        Path {
+            old: None,
+            slots: self.slots.clone(),
+            skipped: 0,
+        }
     }
 
     /// The levels in which a key is looked for, top down, and the block of the first (I6).
@@ -221,10 +252,7 @@ impl State {
                 let pointer = old.head.floor_fence(key).or(old.pointer);
                 (pointer, self.old_path(old))
             }
-            _ => {
-                let path = self.slots.iter().cloned().collect();
-                (self.head.floor_fence(key), path)
-            }
+            _ => (self.head.floor_fence(key), self.new_path()),
         }
     }
 
@@ -271,6 +299,19 @@ impl Shared {
                 Ok((block, bytes))
             }),
             None => self.read(level, ordinal),
+        }
+    }
+
+    /// What `look` finds in a block on the path of a lookup, which is kept in the pool.
+    pub fn look<R>(
+        &self,
+        level: &Level,
+        ordinal: u64,
+        mut look: impl FnMut(&Block) -> R,
+    ) -> Result<R> {
+        match level.look(ordinal, &mut look) {
+            Some(found) => Ok(found),
+            None => Ok(look(&*self.read_cached(level, ordinal)?)),
         }
     }
 

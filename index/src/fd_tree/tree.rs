@@ -64,7 +64,7 @@ impl FdTree {
         if let Some(bytes) = blocks.image()? {
             (state, used) = image::decode(&bytes, settings.tree)?;
         }
-        raise(&settings, &mut state.slots);
+        raise(&settings, Arc::make_mut(&mut state.slots).as_mut_slice());
         state.head_budget = settings.head_bytes;
         blocks.set_used(&used);
         let shared = Shared {
