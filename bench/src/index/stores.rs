@@ -10,7 +10,7 @@
 //! Files go through the system's page cache on both sides.
 
 use super::Bench;
-use super::fd_tree::experiment::{Keys, Run, in_files};
+use super::fd_tree::experiment::{BLOCK_BYTES, Keys, Run, in_files};
 use crate::Result;
 use crate::peer::Peer;
 use crate::report::{Figure, Goal, Report, config};
@@ -37,6 +37,10 @@ struct Case {
     /// None: as much as all entries take
     memory_bytes: Option<u64>,
 }
+
+/// Bytes of the head for a byte that it puts into blocks at once: entries take half of the head,
+/// and there about twice of what they take in a block. Levels are multiples of what it puts.
+const HEAD_BYTES_OF_BYTE: u64 = 4;
 
 /// What a round of one side gave.
 struct Round {
@@ -70,6 +74,7 @@ impl Case {
         let run = match self.memory_bytes {
             Some(memory) => Run {
                 head_bytes: (memory / HEAD_PART) as usize,
+                head_blocks: memory / HEAD_PART / HEAD_BYTES_OF_BYTE / BLOCK_BYTES as u64,
                 cache_bytes: (memory - memory / HEAD_PART) as usize,
                 ..run
             },
@@ -119,6 +124,7 @@ impl Case {
             "threads": "6 look up, 2 insert",
             "memory_bytes": self.memory_bytes,
             "head_bytes": self.memory_bytes.map(|bytes| bytes / HEAD_PART),
+            "head_bytes_of_a_written_byte": HEAD_BYTES_OF_BYTE,
             "filters": "10 bits an entry on both sides, beside the memory",
             "log": "none on either side",
             "io": "files through the page cache on both sides",

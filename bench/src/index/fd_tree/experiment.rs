@@ -19,7 +19,8 @@ use strandline_index::{FdTree, FdTreeMode as Mode, FdTreeSettings};
 use strandline_storage::level_blocks::{FileBlocks, LevelBlocks};
 use strandline_storage::pool::Pool;
 
-const BLOCK_BYTES: usize = 4096;
+/// Bytes of a block.
+pub const BLOCK_BYTES: usize = 4096;
 /// The paper's X25-E reads 250 MB/s and writes 170 MB/s; the emulated device has one bound for
 /// both.
 const LIMITS: Limits = Limits {
@@ -60,6 +61,8 @@ pub struct Run {
     pub entries: u64,
     /// bytes of the head
     pub head_bytes: usize,
+    /// blocks of the head, of which the levels' capacities are multiples
+    pub head_blocks: u64,
     /// bytes of the cache of blocks
     pub cache_bytes: usize,
     pub requests: u64,
@@ -81,6 +84,7 @@ impl Run {
             keys: Keys::Random,
             entries,
             head_bytes: (PAPER_HEAD_BYTES as f64 / scale) as usize,
+            head_blocks: ((PAPER_HEAD_BYTES as f64 / scale) as u64 / BLOCK_BYTES as u64).max(2),
             cache_bytes: (PAPER_CACHE_BYTES as f64 / scale) as usize,
             requests: entries,
             lookups: 80,
@@ -98,7 +102,7 @@ impl Run {
         FdTreeSettings {
             mode: self.mode,
             head_bytes: self.head_bytes,
-            head_blocks: (self.head_bytes / BLOCK_BYTES).max(2) as u64,
+            head_blocks: self.head_blocks,
             filter_bits: self.filter_bits,
             ..FdTreeSettings::default()
         }
