@@ -167,6 +167,9 @@ impl FdIndex {
 
     /// Removes up to `at_most` retired entries that no snapshot needs.
     fn remove_expired(&self, at_most: usize) -> Result<()> {
+        if self.retired.is_empty() {
+            return Ok(());
+        }
         let oldest = (self.oldest_snapshot)();
         for entry in self.retired.expired(oldest, at_most) {
             self.tree

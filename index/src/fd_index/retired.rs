@@ -49,6 +49,10 @@ impl Retired {
         self.waiting.lock().bytes
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.waiting.lock().since.is_empty()
+    }
+
     /// Keeps an entry until the oldest snapshot is `since`.
     pub fn put(&self, entry: &[u8], since: CommitTs) {
         let mut waiting = self.waiting.lock();

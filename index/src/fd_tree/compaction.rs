@@ -32,9 +32,11 @@ use strandline_base::{Error, Result};
 
 /// A batch has no more than this part of the tree's blocks, since the blocks that it replaces are
 /// not free before it is durable, but at least so many blocks, and as many as a load has. Each
-/// batch costs two syncs and an image.
+/// batch costs two syncs and an image with the heads.
 const BATCH_BLOCKS_MIN: u64 = 16;
 const BATCHES: u64 = 16;
+/// A batch has at least so many times the blocks that the heads take in its image.
+const IMAGES: u64 = 4;
 
 /// What the next step does.
 #[derive(Debug)]
@@ -149,6 +151,10 @@ impl Compaction {
         let all = old_levels.chain(below).map(|slot| slot.level.end()).sum();
         let loaded = old.and_then(|old| old.loaded.as_deref());
         let loaded = loaded.map_or(0, |loaded| loaded.bytes().div_ceil(block_bytes) as u64);
+        // In an image entries take about half of what they take in the head. What the old head
+        // loses the new one gets.
+        let heads = old.map_or(0, |old| old.head.data_bytes()) + state.head.data_bytes();
+        let least = loaded.max(IMAGES * (heads / 2 / block_bytes) as u64);
         Self {
             phase: Phase::Merge,
             keeping: match may_keep(shared, state) {
@@ -158,7 +164,7 @@ impl Compaction {
             kept: levels.last().map_or(0, |target| target.kept()),
             sources: old.map_or_else(Sources::default, Sources::of),
             builders: Builders::new(&shared.settings, block_bytes, &levels),
-            batch_blocks: batch_blocks(shared.settings.batch_bytes / block_bytes, all, loaded),
+            batch_blocks: batch_blocks(shared.settings.batch_bytes / block_bytes, all, least),
             is_full: new_levels == state.slots.len(),
             is_done: false,
             moved: Vec::new(),
@@ -478,13 +484,13 @@ fn may_keep(shared: &Shared, state: &State) -> bool {
         && lowest.level.filter_bits == target.level.filter_bits
 }
 
-/// The most blocks of a batch, whose bytes allow `most`, in a tree of so many, with a load of
-/// `loaded`.
-fn batch_blocks(most: usize, all: u64, loaded: u64) -> u64 {
+/// The most blocks of a batch, whose bytes allow `most`, in a tree of `all` blocks. `least`: what a
+/// load and the images want.
+fn batch_blocks(most: usize, all: u64, least: u64) -> u64 {
     let most = most.max(1) as u64;
     match all {
         0 => most,
-        _ => (all / BATCHES).max(BATCH_BLOCKS_MIN).max(loaded).min(most),
+        _ => (all / BATCHES).max(BATCH_BLOCKS_MIN).max(least).min(most),
     }
 }
 

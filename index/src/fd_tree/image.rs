@@ -27,17 +27,18 @@ const VERSION: u16 = 2;
 /// Images of levels with one run each.
 const VERSION_ONE_RUN: u16 = 1;
 
-/// Writes the image, then frees the blocks that were reclaimed before it.
+/// Writes the image, then frees the blocks that were reclaimed before it. The caller has the turn:
+/// no level changes meanwhile.
 pub(super) fn save(shared: &Shared) -> Result<()> {
     shared.blocks.begin_image();
-    let (image, released, changes) = {
+    let (content, released, changes) = {
         let mut state = shared.state.lock();
         if shared.settings.mode == Mode::Ds && state.old.is_some() {
             return Ok(());
         }
-        (encode(&state), state.take_released(), state.changes)
+        (Content::of(&state), state.take_released(), state.changes)
     };
-    if let Err(error) = shared.blocks.put_image(&image) {
+    if let Err(error) = shared.blocks.put_image(&content.encode()) {
         shared.state.lock().put_released(released);
         return Err(error);
     }
@@ -46,43 +47,91 @@ pub(super) fn save(shared: &Shared) -> Result<()> {
     Ok(())
 }
 
-fn encode(state: &State) -> Vec<u8> {
-    let mut pending = Change::default();
-    let old_head = state.old.as_ref().map(|old| &old.head);
-    for head in std::iter::once(&state.head).chain(old_head) {
-        for data in head.data.values().filter(|data| data.is_pending) {
-            pending.add(Change::of(data.is_insert, -1));
-        }
-    }
-    let mut out = Vec::new();
-    out.put_u16(VERSION);
-    out.put_varint(state.inserts.saturating_add_signed(pending.inserts));
-    out.put_varint(state.deletes.saturating_add_signed(pending.deletes));
-    out.put_varint(state.next_run);
-    put_head(&mut out, &state.head);
-    put_slots(&mut out, &state.slots);
-    out.put_u8(u8::from(state.old.is_some()));
-    if let Some(old) = &state.old {
-        put_head(&mut out, &old.head);
-        put_slots(&mut out, &old.slots);
-        out.put_varint(old.new_levels as u64);
-        out.put_u8(u8::from(old.wavefront.is_some()));
-        out.put_bytes(old.wavefront.as_deref().unwrap_or_default());
-        for pointer in [old.pointer, old.last_fence] {
-            out.put_u8(u8::from(pointer.is_some()));
-            out.put_varint(pointer.unwrap_or_default());
-        }
-    }
-    out
+/// What an image has of the state. Only the heads are encoded under the state's lock.
+struct Content {
+    inserts: u64,
+    deletes: u64,
+    next_run: u64,
+    head: Vec<u8>,
+    slots: Arc<Vec<Slot>>,
+    old: Option<OldContent>,
 }
 
-fn put_head(out: &mut Vec<u8>, head: &Head) {
-    let durable = || head.data.iter().filter(|(_, data)| !data.is_pending);
-    out.put_varint(durable().count() as u64);
-    for (key, data) in durable() {
-        out.put_bytes(key);
-        out.put_u8(u8::from(data.is_insert));
+/// What an image has of the old part.
+struct OldContent {
+    head: Vec<u8>,
+    slots: Arc<Vec<Slot>>,
+    new_levels: usize,
+    wavefront: Option<Box<[u8]>>,
+    /// where the wavefront fence points, and the last fence that has been moved
+    pointers: [Option<u64>; 2],
+}
+
+impl Content {
+    fn of(state: &State) -> Self {
+        let mut pending = Change::default();
+        let mut encoded = |head: &Head| {
+            let mut bytes = Vec::new();
+            put_head(&mut bytes, head, &mut pending);
+            bytes
+        };
+        let head = encoded(&state.head);
+        let old = state.old.as_ref().map(|old| OldContent {
+            head: encoded(&old.head),
+            slots: old.slots.clone(),
+            new_levels: old.new_levels,
+            wavefront: old.wavefront.clone(),
+            pointers: [old.pointer, old.last_fence],
+        });
+        Self {
+            inserts: state.inserts.saturating_sub_signed(pending.inserts),
+            deletes: state.deletes.saturating_sub_signed(pending.deletes),
+            next_run: state.next_run,
+            head,
+            slots: state.slots.clone(),
+            old,
+        }
     }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.head.len());
+        out.put_u16(VERSION);
+        out.put_varint(self.inserts);
+        out.put_varint(self.deletes);
+        out.put_varint(self.next_run);
+        out.extend_from_slice(&self.head);
+        put_slots(&mut out, &self.slots);
+        out.put_u8(u8::from(self.old.is_some()));
+        if let Some(old) = &self.old {
+            out.extend_from_slice(&old.head);
+            put_slots(&mut out, &old.slots);
+            out.put_varint(old.new_levels as u64);
+            out.put_u8(u8::from(old.wavefront.is_some()));
+            out.put_bytes(old.wavefront.as_deref().unwrap_or_default());
+            for pointer in old.pointers {
+                out.put_u8(u8::from(pointer.is_some()));
+                out.put_varint(pointer.unwrap_or_default());
+            }
+        }
+        out
+    }
+}
+
+/// Puts a head, without pending entries, which it counts.
+fn put_head(out: &mut Vec<u8>, head: &Head, pending: &mut Change) {
+    let mut entries = Vec::with_capacity(head.data_bytes());
+    let mut count = 0;
+    for (key, data) in &head.data {
+        if data.is_pending {
+            pending.add(Change::of(data.is_insert, 1));
+            continue;
+        }
+        count += 1;
+        entries.put_bytes(key);
+        entries.put_u8(u8::from(data.is_insert));
+    }
+    out.put_varint(count);
+    out.append(&mut entries);
     out.put_varint(head.fences.len() as u64);
     for (key, to) in &head.fences {
         out.put_bytes(key);
@@ -103,8 +152,7 @@ fn put_slots(out: &mut Vec<u8>, slots: &[Slot]) {
         out.put_u8(u8::from(slot.level.only_fences));
         out.put_varint(slot.live_from);
         out.put_varint(slot.blocks());
-        for ordinal in slot.live_from..slot.level.end() {
-            let number = slot.level.number(ordinal);
+        for number in slot.level.numbers(slot.live_from) {
             debug_assert!(number.is_some(), "an image names only written blocks");
             out.put_varint(number.unwrap_or(u64::MAX));
         }
@@ -317,7 +365,7 @@ mod tests {
     #[test]
     fn a_level_of_one_run_is_read_in_both_versions() {
         let images = [VERSION_ONE_RUN, VERSION].map(|version| with_level(version, 4, [0, 1]));
-        let of = |image| encode(&decode(image, 1).expect("whole").0);
+        let of = |image| Content::of(&decode(image, 1).expect("whole").0).encode();
         assert_eq!(of(&images[0]), images[1]);
         assert_eq!(of(&images[1]), images[1]);
     }

@@ -312,6 +312,17 @@ impl Level {
         }
     }
 
+    /// The numbers of the blocks from an ordinal on; None of a block that is not stored.
+    pub fn numbers(&self, from: u64) -> Vec<Option<u64>> {
+        let from = from.saturating_sub(self.first) as usize;
+        let places = self.places.read();
+        let numbers = places.list.iter().skip(from).map(|place| match place {
+            Place::Stored(number, _) => Some(*number),
+            Place::Memory(_) => None,
+        });
+        numbers.collect()
+    }
+
     /// Sets the place of a block, which may be the next one.
     pub fn set(&self, ordinal: u64, place: Place) {
         let mut places = self.places.write();
