@@ -13,7 +13,8 @@
 //! A key's hint is in one of the eight slots of a bucket, which is a cache line. A full bucket
 //! replaces one of them. The table begins small. When it has replaced an eighth as many hints as it
 //! has slots, an empty one of four times the size takes its place, while there is memory for it. So
-//! few looks are wasted until all keys that are read have room.
+//! few looks are wasted until all keys that are read have room. The hints of the table before are
+//! found until the next one comes.
 
 use arc_swap::ArcSwap;
 use std::sync::Arc;
@@ -52,24 +53,27 @@ impl Bucket {
 }
 
 struct Table {
-    buckets: Box<[Bucket]>,
+    buckets: Arc<[Bucket]>,
+    /// those of the table before
+    before: Arc<[Bucket]>,
     /// hints of other keys that were replaced
     replaced: AtomicUsize,
 }
 
 impl Table {
-    fn new(buckets: usize) -> Self {
+    fn new(buckets: usize, before: Arc<[Bucket]>) -> Self {
         Self {
             buckets: (0..buckets).map(|_| Bucket::new()).collect(),
+            before,
             replaced: AtomicUsize::new(0),
         }
     }
 
-    /// The bucket of a hash: its low bits choose it.
+    /// The hint of a hash.
     #[inline]
-    fn bucket(&self, hash: u64) -> Option<&Bucket> {
-        self.buckets
-            .get(hash as usize & self.buckets.len().wrapping_sub(1))
+    fn find(&self, hash: u64) -> Option<u64> {
+        let found = |buckets| Some(bucket(buckets, hash)?.find(hash)?.1);
+        found(&self.buckets).or_else(|| found(&self.before))
     }
 
     fn bytes_of(buckets: usize) -> usize {
@@ -77,13 +81,18 @@ impl Table {
     }
 
     fn bytes(&self) -> usize {
-        Self::bytes_of(self.buckets.len())
+        Self::bytes_of(self.buckets.len() + self.before.len())
     }
+}
+
+/// The bucket of a hash: its low bits choose it. The number of buckets is a power of two, or 0.
+#[inline]
+fn bucket(buckets: &[Bucket], hash: u64) -> Option<&Bucket> {
+    buckets.get(hash as usize & buckets.len().wrapping_sub(1))
 }
 
 /// The hints of one index; see the module's documentation.
 pub(crate) struct KeyHints {
-    /// a power of two of buckets, or none
     table: ArcSwap<Table>,
     /// bytes that indexes use
     memory: Arc<AtomicUsize>,
@@ -93,7 +102,7 @@ impl KeyHints {
     /// No hints; their bytes are counted in `memory`.
     pub fn counted(memory: Arc<AtomicUsize>) -> Self {
         Self {
-            table: ArcSwap::from_pointee(Table::new(0)),
+            table: ArcSwap::from_pointee(Table::new(0, Arc::default())),
             memory,
         }
     }
@@ -105,8 +114,7 @@ impl KeyHints {
         if table.buckets.is_empty() {
             return None;
         }
-        let hash = hash_key(key);
-        let (_, hint) = table.bucket(hash)?.find(hash)?;
+        let hint = table.find(hash_key(key))?;
         Some(RowId(hint & ROW_MASK))
     }
 
@@ -118,7 +126,7 @@ impl KeyHints {
             return;
         }
         let table = self.table.load();
-        let Some(bucket) = table.bucket(hash) else {
+        let Some(bucket) = bucket(&table.buckets, hash) else {
             return self.grow(&table, memory_max);
         };
         if let Some((slot, _)) = bucket.find(hash) {
@@ -146,7 +154,7 @@ impl KeyHints {
         if used + Table::bytes_of(buckets) > memory_max {
             return;
         }
-        let next = Arc::new(Table::new(buckets));
+        let next = Arc::new(Table::new(buckets, known.buckets.clone()));
         let before = self.table.compare_and_swap(known, next.clone());
         if Arc::ptr_eq(&before, known) {
             let grown = next.bytes().wrapping_sub(known.bytes());
@@ -189,6 +197,27 @@ mod tests {
         assert_eq!(hints.get(&key(1)), Some(RowId(0)), "the last row has none");
         hints.put(&key(1), RowId(NONE - 1), usize::MAX);
         assert_eq!(hints.get(&key(1)), Some(RowId(NONE - 1)));
+    }
+
+    #[test]
+    fn a_larger_table_finds_what_the_one_before_has() {
+        let hints = KeyHints::counted(Arc::default());
+        let buckets = || hints.table.load().buckets.len();
+        let mut keys = 0;
+        let mut put = || {
+            hints.put(&key(keys), RowId(keys as u64), usize::MAX);
+            keys += 1;
+        };
+        put();
+        while buckets() == BUCKETS_MIN {
+            put();
+        }
+        let known = (0..keys).filter(|k| hints.get(&key(*k)) == Some(RowId(*k as u64)));
+        // The first one made the table; others have replaced as many as it has buckets.
+        assert!(
+            known.count() >= keys as usize - 1 - BUCKETS_MIN,
+            "of {keys}"
+        );
     }
 
     #[test]
