@@ -24,6 +24,9 @@ const ENTRY_BYTES: u64 = 16;
 const MEMORY_PART: u64 = 10;
 /// The head has this part of the memory. Memtables have as much.
 const HEAD_PART: u64 = 4;
+/// Bytes of the head for a byte that it puts into blocks at once: entries take half of the head,
+/// and there about twice of what they take in a block. Levels are multiples of what it puts.
+const HEAD_BYTES_OF_BYTE: u64 = 4;
 
 /// Runs of both sides with the same requests.
 struct Case {
@@ -37,10 +40,6 @@ struct Case {
     /// None: as much as all entries take
     memory_bytes: Option<u64>,
 }
-
-/// Bytes of the head for a byte that it puts into blocks at once: entries take half of the head,
-/// and there about twice of what they take in a block. Levels are multiples of what it puts.
-const HEAD_BYTES_OF_BYTE: u64 = 4;
 
 /// What a round of one side gave.
 struct Round {
