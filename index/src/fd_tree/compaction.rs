@@ -36,7 +36,7 @@ use strandline_base::{Error, Result};
 const BATCH_BLOCKS_MIN: u64 = 16;
 const BATCHES: u64 = 16;
 /// A batch has at least so many times the blocks that the heads take in its image.
-const IMAGES: u64 = 4;
+const BATCH_IMAGES_MIN: u64 = 4;
 
 /// What the next step does.
 #[derive(Debug)]
@@ -86,6 +86,7 @@ impl Compaction {
         loaded: Option<Arc<Loaded>>,
     ) -> Self {
         debug_assert!(state.old.is_none(), "one compaction at a time");
+        let replaced: Vec<Slot> = state.slots.iter().take(plan.replaced).cloned().collect();
         let below = state.slots.iter().skip(plan.replaced).cloned();
         let mut slots: Vec<Slot> = Vec::new();
         for above in (0..=plan.fence_levels).rev() {
@@ -99,12 +100,11 @@ impl Compaction {
         }
         let new_levels = slots.len();
         slots.extend(below);
-        let mut replaced = replace(&mut state.slots, Arc::new(slots));
-        Arc::make_mut(&mut replaced).truncate(plan.replaced);
+        state.slots = Arc::new(slots);
         state.begun += 1;
         state.old = Some(Old {
             head: take(&mut state.head),
-            slots: replaced,
+            slots: Arc::new(replaced),
             new_levels,
             loaded,
             ..Old::default()
@@ -154,7 +154,7 @@ impl Compaction {
         // In an image entries take about half of what they take in the head. What the old head
         // loses the new one gets.
         let heads = old.map_or(0, |old| old.head.data_bytes()) + state.head.data_bytes();
-        let least = loaded.max(IMAGES * (heads / 2 / block_bytes) as u64);
+        let least = loaded.max(BATCH_IMAGES_MIN * (heads / 2 / block_bytes) as u64);
         Self {
             phase: Phase::Merge,
             keeping: match may_keep(shared, state) {
@@ -443,8 +443,7 @@ impl Compaction {
             keep_pending(&mut state, &mut old, take(&mut self.sources.head.pending));
             let mut reclaimed = Vec::new();
             for slot in old.slots.iter() {
-                let live = slot.live_from..slot.level.end();
-                reclaimed.extend(live.filter_map(|ordinal| slot.level.number(ordinal)));
+                reclaimed.extend(slot.level.numbers(slot.live_from).into_iter().flatten());
                 let filters = slot.level.partitions();
                 reclaimed.extend(filters.iter().flat_map(|one| one.owned()));
             }

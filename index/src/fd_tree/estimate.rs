@@ -46,7 +46,7 @@ fn share_before(shared: &Shared, key: &[u8]) -> Result<f64> {
         if !slot.level.only_fences {
             before += ordinal.saturating_sub(slot.live_from);
         }
-        pointer = shared.read_cached(&slot.level, ordinal)?.floor_fence(key);
+        pointer = shared.look(&slot.level, ordinal, |block| block.floor_fence(key))?;
     }
     Ok(before as f64 / all.max(1) as f64)
 }

@@ -32,7 +32,7 @@ pub(super) fn skip_levels(shared: &Shared) -> Result<()> {
                 }
             }
         }
-        let blocks = (first.live_from..first.level.end()).filter_map(|at| first.level.number(at));
+        let blocks = first.level.numbers(first.live_from).into_iter().flatten();
         let mut state = shared.state.lock();
         state.head.set_fences(fences);
         Arc::make_mut(&mut state.slots).remove(0);
@@ -46,8 +46,7 @@ pub(super) fn tighten(settings: &Settings, state: &mut State, new_levels: usize,
     let target = new_levels - 1;
     let slots = Arc::make_mut(&mut state.slots);
     if let (Some(slot), false) = (slots.get_mut(target), has_data) {
-        let end = slot.level.end();
-        let numbers = (0..end).filter_map(|ordinal| slot.level.number(ordinal));
+        let numbers = slot.level.numbers(0).into_iter().flatten();
         let level = Level::opened(slot.level.runs(), true, 0, numbers.collect());
         slot.level = Arc::new(level);
     }

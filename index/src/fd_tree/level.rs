@@ -262,6 +262,11 @@ impl Level {
         Ok(false)
     }
 
+    /// The position of an ordinal in the list; None if the level was opened behind it.
+    fn position(&self, ordinal: u64) -> Option<usize> {
+        usize::try_from(ordinal.checked_sub(self.first)?).ok()
+    }
+
     /// The handle of a stored block's frame; None if the pool keeps nothing.
     pub fn frame(&self, ordinal: u64, pool: &Arc<Pool>) -> Option<FrameHandle<Block>> {
         if pool.budget_bytes() == 0 {
@@ -270,7 +275,7 @@ impl Level {
         if let Place::Stored(_, frame @ Some(_)) = self.place(ordinal)? {
             return frame;
         }
-        let at = usize::try_from(ordinal.checked_sub(self.first)?).ok()?;
+        let at = self.position(ordinal)?;
         match self.places.write().list.get_mut(at)? {
             Place::Stored(_, frame) => {
                 Some(frame.get_or_insert_with(|| FrameHandle::new(pool)).clone())
@@ -282,7 +287,7 @@ impl Level {
     /// What `look` finds in a block that is in memory; None if it is not. It must not look at this
     /// level's blocks.
     pub fn look<R>(&self, ordinal: u64, look: impl FnMut(&Block) -> R) -> Option<R> {
-        let at = usize::try_from(ordinal.checked_sub(self.first)?).ok()?;
+        let at = self.position(ordinal)?;
         let places = self.places.read();
         match places.list.get(at)? {
             Place::Stored(_, frame) => frame.as_ref()?.with(look),
@@ -296,7 +301,7 @@ impl Level {
 
     /// Where a block is, and the run in which it was written.
     fn place_and_run(&self, ordinal: u64) -> Option<(Place, u64)> {
-        let at = usize::try_from(ordinal.checked_sub(self.first)?).ok()?;
+        let at = self.position(ordinal)?;
         let places = self.places.read();
         let place = places.list.get(at)?.clone();
         let begun = places.runs.partition_point(|(from, _)| *from <= ordinal);

@@ -89,15 +89,12 @@ impl Shared {
             let may_have = is_last || self.may_contain(level, wanted)?;
             let goes_on;
             (goes_on, pointer) = self.look(level, ordinal, |block| {
-                let goes_on = may_have && gather_in(block, key, &mut found);
-                (
-                    goes_on,
-                    if is_last {
-                        None
-                    } else {
-                        block.floor_fence(key)
-                    },
-                )
+                let below = if is_last {
+                    None
+                } else {
+                    block.floor_fence(key)
+                };
+                (may_have && gather_in(block, key, &mut found), below)
             })?;
             if goes_on {
                 self.gather_from(level, ordinal + 1, key, &mut found)?;

@@ -32,7 +32,7 @@ impl<'a> SortedLookup<'a> {
         let descent = || Descent {
             fences: fences.clone(),
             passed: 0,
-            path: state.slots.to_vec(),
+            path: state.slots.clone(),
             at: vec![None; state.slots.len()],
             ahead: ReadAhead::new(Direction::Forward),
         };
@@ -114,7 +114,7 @@ struct Descent {
     fences: Vec<(Box<[u8]>, u64)>,
     /// the head's fences up to the last entry
     passed: usize,
-    path: Vec<Slot>,
+    path: Arc<Vec<Slot>>,
     /// the block of each level that the last descent has used
     at: Vec<Option<(u64, Arc<Block>)>>,
     ahead: ReadAhead,
