@@ -24,6 +24,7 @@
 
 mod batch;
 mod block;
+mod block_layout;
 mod budget;
 mod buffer;
 mod builder;
@@ -40,10 +41,13 @@ mod head_memory;
 mod head_size;
 mod image;
 mod inspect;
+mod key_list;
+mod key_table;
 mod level;
 mod load;
 mod loaded;
 mod lookup;
+mod open_block;
 mod partition;
 mod plan;
 mod progress;

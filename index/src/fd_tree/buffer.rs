@@ -1,6 +1,6 @@
 //! The entries of one source that a compaction has read and not staged.
 
-use super::block::{Block, Item, Kind};
+use super::block::{Block, EntryKey, Item, Kind};
 use super::loaded::Loaded;
 use std::sync::Arc;
 
@@ -18,6 +18,9 @@ pub(super) struct Buffer {
     entries: Entries,
     next: usize,
     end: usize,
+    /// the next entry, if it is of a block
+    front: EntryKey,
+    kind: Option<Kind>,
 }
 
 impl Default for Buffer {
@@ -27,32 +30,33 @@ impl Default for Buffer {
 }
 
 impl Buffer {
+    fn of(entries: Entries, next: usize, end: usize) -> Self {
+        let mut buffer = Self {
+            entries,
+            next,
+            end,
+            front: EntryKey::new(),
+            kind: None,
+        };
+        buffer.read_front();
+        buffer
+    }
+
     pub fn of_items(items: Vec<Item>) -> Self {
         let end = items.len();
-        Self {
-            entries: Entries::Items(items),
-            next: 0,
-            end,
-        }
+        Self::of(Entries::Items(items), 0, end)
     }
 
     /// The entries of a block with keys above `after`; None: all.
     pub fn of_block(block: Arc<Block>, after: Option<&[u8]>) -> Self {
         let end = block.len();
-        Self {
-            next: after.map_or(0, |after| block.up_to(after)),
-            entries: Entries::Block(block),
-            end,
-        }
+        let next = after.map_or(0, |after| block.up_to(after));
+        Self::of(Entries::Block(block), next, end)
     }
 
     /// The entries of a load from one up to another, without this one.
     pub fn of_load(loaded: Arc<Loaded>, next: usize, end: usize) -> Self {
-        Self {
-            entries: Entries::Loaded(loaded),
-            next,
-            end,
-        }
+        Self::of(Entries::Loaded(loaded), next, end)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -65,7 +69,7 @@ impl Buffer {
             return None;
         }
         match &self.entries {
-            Entries::Block(block) => block.get(self.next),
+            Entries::Block(_) => Some((&self.front, self.kind?)),
             Entries::Items(items) => items.get(self.next).map(|(key, kind)| (&**key, *kind)),
             Entries::Loaded(loaded) => Some((loaded.get(self.next)?, Kind::Insert)),
         }
@@ -78,5 +82,12 @@ impl Buffer {
     /// Passes the next entry.
     pub fn advance(&mut self) {
         self.next += 1;
+        self.read_front();
+    }
+
+    fn read_front(&mut self) {
+        if let Entries::Block(block) = &self.entries {
+            self.kind = block.read(self.next, &mut self.front);
+        }
     }
 }

@@ -8,6 +8,7 @@ use super::batch::Batch;
 use super::block::{Block, Kind};
 use super::filtering::Filtering;
 use super::level::{Kept, Level, Place};
+use super::open_block::OpenBlock;
 use super::state::{Settings, Shared};
 use std::sync::Arc;
 use strandline_base::Result;
@@ -16,7 +17,7 @@ use strandline_base::Result;
 #[derive(Debug)]
 struct Building {
     level: Arc<Level>,
-    open: Block,
+    open: OpenBlock,
     /// ordinal of `open`; None before the first block
     ordinal: Option<u64>,
     /// where an earlier state of `open` has been written
@@ -53,7 +54,7 @@ impl Builders {
     pub fn new(settings: &Settings, block_bytes: usize, levels: &[Arc<Level>]) -> Self {
         let building = |level: &Arc<Level>| Building {
             level: level.clone(),
-            open: Block::default(),
+            open: OpenBlock::default(),
             ordinal: None,
             stored: None,
             replaced: Vec::new(),
@@ -85,7 +86,7 @@ impl Builders {
             let Some(number) = building.level.number(last) else {
                 continue;
             };
-            building.open = shared.read(&building.level, last)?.as_ref().clone();
+            building.open = OpenBlock::of(&*shared.read(&building.level, last)?);
             building.ordinal = Some(last);
             building.stored = Some(number);
         }
@@ -164,7 +165,7 @@ impl Builders {
         let next = match building.ordinal {
             Some(ordinal) => {
                 let block = std::mem::take(&mut building.open);
-                building.sealed.push((ordinal, Arc::new(block)));
+                building.sealed.push((ordinal, Arc::new(block.block())));
                 ordinal + 1
             }
             None => {
@@ -203,7 +204,7 @@ impl Builders {
                 building.unwritten.push((ordinal, block));
             }
             if let (Some(ordinal), true) = (building.ordinal, building.is_changed) {
-                let block = Arc::new(building.open.clone());
+                let block = Arc::new(building.open.block());
                 building.level.set(ordinal, Place::Memory(block));
             }
         }
@@ -223,7 +224,7 @@ impl Builders {
             let of = |(ordinal, block)| (building.level.clone(), ordinal, block);
             blocks.extend(building.unwritten.iter().cloned().map(of));
             if let (Some(ordinal), true) = (building.ordinal, building.is_changed) {
-                blocks.push(of((ordinal, Arc::new(building.open.clone()))));
+                blocks.push(of((ordinal, Arc::new(building.open.block()))));
             }
         }
         Batch::of(shared, blocks, self.filters.unwritten().to_vec())

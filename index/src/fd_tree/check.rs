@@ -181,6 +181,7 @@ impl Walk<'_> {
             let block = self.shared.read(&slot.level, ordinal)?;
             let place = format!("level {}, block {ordinal}", slot.number);
             let first = block.first_key().unwrap_or_default();
+            let first = first.as_slice();
             let is_behind = |key: &[u8]| before.as_ref().is_none_or(|(last, _)| *key > **last);
             match above.next() {
                 Some((key, to)) if *to == ordinal && **key <= *first && is_behind(key) => {}
@@ -194,7 +195,8 @@ impl Walk<'_> {
             if ordinal == 0 && !first.is_empty() && !is_bottom {
                 self.report(format!("{place}: the first key is {first:?} (I2)"));
             }
-            for (key, kind) in block.iter() {
+            for (entry, kind) in block.iter() {
+                let key = entry.as_slice();
                 let is_in_order = before.as_ref().is_none_or(|(last, kind_before)| {
                     let is_pair = matches!(kind_before, Kind::Fence(_)) && kind.is_data();
                     *key > **last || *key == **last && is_pair

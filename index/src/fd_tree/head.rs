@@ -1,12 +1,8 @@
 //! The head, L0: data entries and fences in memory [FD+ §2.1].
 
-use smallvec::SmallVec;
+use super::block::EntryKey;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-
-/// The bytes of an entry or a fence. Short ones lie within the map's nodes, so that a search reads
-/// few cache lines.
-pub(super) type HeadKey = SmallVec<[u8; 32]>;
 
 /// Bytes that an entry takes besides its key.
 const ENTRY_BYTES: usize = 24;
@@ -48,8 +44,8 @@ impl Change {
 /// L0.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Head {
-    pub data: BTreeMap<HeadKey, Data>,
-    pub fences: BTreeMap<HeadKey, u64>,
+    pub data: BTreeMap<EntryKey, Data>,
+    pub fences: BTreeMap<EntryKey, u64>,
     data_bytes: usize,
     fence_bytes: usize,
 }
@@ -116,7 +112,7 @@ impl Head {
         last
     }
 
-    pub fn set_fences(&mut self, fences: BTreeMap<HeadKey, u64>) {
+    pub fn set_fences(&mut self, fences: BTreeMap<EntryKey, u64>) {
         self.fence_bytes = fences.keys().map(|key| Self::bytes_of(key.len())).sum();
         self.fences = fences;
     }

@@ -352,7 +352,7 @@ impl Level {
     pub fn read(&self, ordinal: u64, tree: u64, blocks: &dyn LevelBlocks) -> Result<Arc<Block>> {
         match self.in_memory(ordinal, tree)? {
             Ok(block) => Ok(block),
-            Err(stored) => self.decode(ordinal, stored, tree, &blocks.read(stored.number)?),
+            Err(stored) => self.decode(ordinal, stored, tree, blocks.read(stored.number)?),
         }
     }
 
@@ -369,7 +369,7 @@ impl Level {
         match self.place_and_run(ordinal) {
             Some((Place::Stored(number, _), run)) => {
                 let stored = Stored { number, run };
-                self.decode(ordinal, stored, tree, &blocks.read(number)?)
+                self.decode(ordinal, stored, tree, blocks.read(number)?)
             }
             _ => self.read(ordinal, tree, blocks),
         }
@@ -401,7 +401,7 @@ impl Level {
                 Ok(block) => Ok(block),
                 Err(stored) => {
                     let bytes = read.next().unwrap_or_default();
-                    self.decode(*ordinal, stored, tree, &bytes)
+                    self.decode(*ordinal, stored, tree, bytes)
                 }
             });
         found.collect()
@@ -426,7 +426,13 @@ impl Level {
         }
     }
 
-    fn decode(&self, ordinal: u64, stored: Stored, tree: u64, bytes: &[u8]) -> Result<Arc<Block>> {
+    fn decode(
+        &self,
+        ordinal: u64,
+        stored: Stored,
+        tree: u64,
+        bytes: Vec<u8>,
+    ) -> Result<Arc<Block>> {
         let Stored { number, run } = stored;
         let at = Identity {
             tree,

@@ -4,7 +4,7 @@
 //! filter does not exclude what is wanted. Of the entries of a key that continue in the next block
 //! it reads that block, too.
 
-use super::block::{Block, Kind};
+use super::block::{Block, EntryKey, Kind};
 use super::level::{Level, Wanted};
 use super::state::{Path, Shared, Slot, State};
 use std::ops::Bound::{Included, Unbounded};
@@ -128,11 +128,12 @@ impl Shared {
 
 /// Adds a block's entries of a key. Returns whether the next block may have more of them.
 fn gather_in(block: &Block, key: &[u8], found: &mut Found) -> bool {
+    let mut entry = EntryKey::new();
     for at in block.below(key)..block.len() {
-        match block.get(at) {
-            Some((entry, kind)) if entry.starts_with(key) && !found.is_full() => {
+        match block.read(at, &mut entry) {
+            Some(kind) if entry.starts_with(key) && !found.is_full() => {
                 if kind.is_data() {
-                    found.add(entry, kind == Kind::Insert);
+                    found.add(&entry, kind == Kind::Insert);
                 }
             }
             _ => return false,

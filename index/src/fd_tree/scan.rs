@@ -4,7 +4,8 @@
 //!
 //! A batch lies on one side of the wavefront (I6). Of the entries with one key the newest decides.
 
-use super::head::{Data, Head, HeadKey};
+use super::block::EntryKey;
+use super::head::{Data, Head};
 use super::loaded::Loaded;
 use super::read_ahead::ReadAhead;
 use super::state::{Shared, Slot};
@@ -131,7 +132,7 @@ impl<'a> Scan<'a> {
 
     fn head_part(&self, head: &Head, low: &[u8], high: &[u8]) -> Part {
         let range = head.data.range::<[u8], _>((Included(low), Excluded(high)));
-        let own = |(key, data): (&HeadKey, &Data)| (Box::from(key.as_slice()), data.is_insert);
+        let own = |(key, data): (&EntryKey, &Data)| (Box::from(key.as_slice()), data.is_insert);
         let data: Vec<(Box<[u8]>, bool)> = match self.direction {
             Direction::Forward => range.take(HEAD_ENTRIES).map(own).collect(),
             Direction::Backward => range.rev().take(HEAD_ENTRIES).map(own).collect(),
@@ -167,7 +168,8 @@ impl<'a> Scan<'a> {
             let range = block.below(low)..block.below(high);
             for (key, kind) in range.filter_map(|at| block.get(at)) {
                 if kind.is_data() {
-                    part.data.push((key.into(), kind == Kind::Insert));
+                    part.data
+                        .push((key.as_slice().into(), kind == Kind::Insert));
                 }
             }
             let edge = match self.direction {
@@ -175,6 +177,7 @@ impl<'a> Scan<'a> {
                 Direction::Backward => block.first_key(),
             };
             let edge = edge.unwrap_or_default();
+            let edge = edge.as_slice();
             let is_last = match self.direction {
                 Direction::Forward => edge >= high || ordinal + 1 >= slot.level.end(),
                 Direction::Backward => edge <= low || ordinal <= slot.live_from,

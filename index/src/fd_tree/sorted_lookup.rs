@@ -3,7 +3,7 @@
 //! one part find it in the processor's cache. For the others each block of a level is read at most
 //! once, whatever the number of entries that are looked up in it.
 
-use super::block::Block;
+use super::block::{Block, EntryKey};
 use super::level::Level;
 use super::partition::Partition;
 use super::read_ahead::ReadAhead;
@@ -95,10 +95,11 @@ impl<'a> SortedLookup<'a> {
 /// Calls `see` with a block's data entries of a key until it returns false. Returns whether the
 /// next block may have more of them.
 fn see_key(block: &Block, key: &[u8], see: &mut impl FnMut(&[u8]) -> bool) -> bool {
+    let mut found = EntryKey::new();
     for at in block.below(key)..block.len() {
-        match block.get(at) {
-            Some((found, kind)) if found.starts_with(key) => {
-                if kind.is_data() && !see(found) {
+        match block.read(at, &mut found) {
+            Some(kind) if found.starts_with(key) => {
+                if kind.is_data() && !see(&found) {
                     return false;
                 }
             }

@@ -174,7 +174,7 @@ impl Sources {
         for source in self.levels.iter_mut().take(count) {
             while source.buffer.is_empty() && source.next < source.end {
                 let block = shared.read(&source.level, source.next)?;
-                let first = block.first_key().unwrap_or_default().into();
+                let first = block.first_key().unwrap_or_default().as_slice().into();
                 source.read.push_back((source.next, first));
                 source.next += 1;
                 source.buffer = Buffer::of_block(block, wavefront);

@@ -1,4 +1,5 @@
 mod ascending;
+mod blocks;
 mod crash;
 mod filters;
 mod heads;

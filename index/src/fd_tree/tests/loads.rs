@@ -183,7 +183,7 @@ fn a_load_has_few_batches() {
     });
     let settings = Settings {
         batch_bytes: 1 << 20,
-        block_entries_max: 64,
+        block_entries_max: 16,
         ..small(Mode::Fc)
     };
     let tree = FdTree::open(settings, blocks.clone(), Pool::new(0)).unwrap();

@@ -15,7 +15,7 @@ fn paced(mode: Mode) -> Settings {
         head_bytes: 8000,
         head_blocks: 8,
         ratio: 2,
-        block_entries_max: 64,
+        block_entries_max: 16,
         batch_bytes: 8 * 256,
         ..small(mode)
     }

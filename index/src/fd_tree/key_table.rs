@@ -1,0 +1,285 @@
+//! The entries of a block that have one width: the bytes in which no entries differ once, and a row
+//! of the other bytes for each entry. Searches compare rows, so that nothing is copied.
+//!
+//! Invariant: an entry compares with a wanted one as its row does with the wanted bytes in the row's
+//! places, up to the first constant byte that the wanted one has not; if these are equal, that byte
+//! decides ([`Sought`]).
+
+use super::block::EntryKey;
+use super::block_layout::varint_bytes;
+use smallvec::SmallVec;
+use std::cmp::Ordering;
+use std::ops::Range;
+use strandline_base::bytes::{ByteReader, PutBytes};
+
+const WORD: usize = size_of::<u64>();
+
+/// A bit for each byte of entries of one width: 1 if entries differ there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Differing {
+    /// a bit for each of eight bytes, from the lowest on
+    bits: SmallVec<[u8; WORD]>,
+    count: usize,
+}
+
+impl Differing {
+    /// Of one entry.
+    pub fn none(width: usize) -> Self {
+        Self {
+            bits: SmallVec::from_elem(0, width.div_ceil(WORD)),
+            count: 0,
+        }
+    }
+
+    fn is_set(&self, at: usize) -> bool {
+        let bits = self.bits.get(at / WORD).copied().unwrap_or_default();
+        bits >> (at % WORD) & 1 == 1
+    }
+
+    /// Sets those in which two entries of the width differ.
+    pub fn add(&mut self, first: &[u8], key: &[u8]) {
+        let words = first.chunks(WORD).zip(key.chunks(WORD));
+        for (bits, (a, b)) in self.bits.iter_mut().zip(words) {
+            let more = differing_bytes(a, b) & !*bits;
+            *bits |= more;
+            self.count += more.count_ones() as usize;
+        }
+    }
+
+    /// Bytes of a table of so many entries of a width, but for kinds and ordinals.
+    pub fn table_bytes(&self, width: usize, entries: usize) -> usize {
+        let constant = width - self.count;
+        varint_bytes(width as u64) + self.bits.len() + constant + entries * self.count
+    }
+
+    /// Runs of bytes in which entries differ.
+    fn runs(&self, width: usize) -> SmallVec<[Range<usize>; 4]> {
+        let mut runs: SmallVec<[Range<usize>; 4]> = SmallVec::new();
+        for at in (0..width).filter(|at| self.is_set(*at)) {
+            match runs.last_mut() {
+                Some(run) if run.end == at => run.end += 1,
+                _ => runs.push(at..at + 1),
+            }
+        }
+        runs
+    }
+}
+
+/// A bit for each of up to eight bytes: 1 if they differ.
+fn differing_bytes(a: &[u8], b: &[u8]) -> u8 {
+    if let (Some(a), Some(b)) = (a.first_chunk(), b.first_chunk())
+        && u64::from_le_bytes(*a) == u64::from_le_bytes(*b)
+    {
+        return 0;
+    }
+    let pairs = a.iter().zip(b).enumerate();
+    pairs.fold(0, |bits, (at, (a, b))| bits | u8::from(a != b) << at)
+}
+
+/// Entries of one width, in order.
+#[derive(Clone, Debug)]
+pub(super) struct KeyTable {
+    differing: Differing,
+    /// an entry, with zeros where entries differ
+    constant: Box<[u8]>,
+    runs: SmallVec<[Range<usize>; 4]>,
+    entries: usize,
+    /// has the rows, from `start` on
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+/// What is looked for, as rows have it.
+struct Sought {
+    row: SmallVec<[u8; 32]>,
+    /// how an entry whose row begins with `row` compares with the wanted one
+    tie: Ordering,
+}
+
+impl KeyTable {
+    /// The table of entries of one width which differ in these bytes.
+    pub fn of<'a>(differing: Differing, keys: impl Iterator<Item = &'a [u8]>) -> Self {
+        let mut keys = keys.peekable();
+        let mut constant: Box<[u8]> = (*keys.peek().unwrap_or(&&[][..])).into();
+        let runs = differing.runs(constant.len());
+        for run in &runs {
+            constant.get_mut(run.clone()).unwrap_or_default().fill(0);
+        }
+        let (mut bytes, mut entries) = (Vec::new(), 0);
+        for key in keys {
+            for run in &runs {
+                bytes.extend_from_slice(key.get(run.clone()).unwrap_or_default());
+            }
+            entries += 1;
+        }
+        Self {
+            differing,
+            constant,
+            runs,
+            entries,
+            bytes,
+            start: 0,
+        }
+    }
+
+    /// Puts all but the rows.
+    pub fn put_constant(&self, out: &mut Vec<u8>) {
+        out.put_varint(self.constant.len() as u64);
+        out.extend_from_slice(&self.differing.bits);
+        let constant = self.constant.iter().enumerate();
+        let constant = constant.filter(|(at, _)| !self.differing.is_set(*at));
+        out.extend(constant.map(|(_, byte)| *byte));
+    }
+
+    /// What [`KeyTable::put_constant`] has put: a table without rows.
+    pub fn take_constant(reader: &mut ByteReader<'_>) -> Option<Self> {
+        let width = usize::try_from(reader.varint()?).ok()?;
+        let bits: SmallVec<[u8; WORD]> = reader.take(width.div_ceil(WORD))?.into();
+        let count = bits.iter().map(|bits| bits.count_ones() as usize).sum();
+        let differing = Differing { bits, count };
+        let mut stored = reader.take(width.checked_sub(count)?)?.iter();
+        let mut constant = vec![0; width];
+        for (at, byte) in constant.iter_mut().enumerate() {
+            if !differing.is_set(at) {
+                *byte = *stored.next()?;
+            }
+        }
+        Some(Self {
+            runs: differing.runs(width),
+            // Else a bit behind the width is set.
+            constant: stored.next().is_none().then(|| constant.into())?,
+            differing,
+            entries: 0,
+            bytes: Vec::new(),
+            start: 0,
+        })
+    }
+
+    /// Puts the rows.
+    pub fn put_rows(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.bytes.get(self.rows()).unwrap_or_default());
+    }
+
+    /// With rows, which are this range of `bytes`. None: there are not as many.
+    pub fn with_rows(self, entries: usize, bytes: Vec<u8>, rows: Range<usize>) -> Option<Self> {
+        let table = Self {
+            entries,
+            bytes,
+            start: rows.start,
+            ..self
+        };
+        (table.rows() == rows).then_some(table)
+    }
+
+    fn rows(&self) -> Range<usize> {
+        self.start..self.start + self.entries * self.differing.count
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries
+    }
+
+    /// Bytes of memory.
+    pub fn memory_bytes(&self) -> usize {
+        self.constant.len() + self.bytes.capacity()
+    }
+
+    fn row(&self, at: usize) -> &[u8] {
+        let width = self.differing.count;
+        let from = self.start + at * width;
+        self.bytes.get(from..from + width).unwrap_or_default()
+    }
+
+    /// Puts an entry in the place of `out`. Returns whether there is one.
+    pub fn read(&self, at: usize, out: &mut EntryKey) -> bool {
+        out.clear();
+        if at >= self.entries {
+            return false;
+        }
+        out.extend_from_slice(&self.constant);
+        let mut row = self.row(at);
+        for run in &self.runs {
+            let (own, rest) = row.split_at_checked(run.len()).unwrap_or_default();
+            if let (Some(to), true) = (out.get_mut(run.clone()), own.len() == run.len()) {
+                to.copy_from_slice(own);
+            }
+            row = rest;
+        }
+        true
+    }
+
+    fn seek(&self, wanted: &[u8]) -> Sought {
+        let mut row = SmallVec::new();
+        let mut at = 0;
+        let part = |range: Range<usize>| {
+            let rest = wanted.get(range.start..).unwrap_or_default();
+            rest.get(..range.len()).unwrap_or(rest)
+        };
+        let width = self.constant.len();
+        for run in self.runs.iter().cloned().chain([width..width]) {
+            let constant = self.constant.get(at..run.start).unwrap_or_default();
+            match constant.cmp(part(at..run.start)) {
+                Ordering::Equal => {}
+                tie => return Sought { row, tie },
+            }
+            let own = part(run.clone());
+            row.extend_from_slice(own);
+            if own.len() < run.len() {
+                // The wanted one ends here.
+                let tie = Ordering::Greater;
+                return Sought { row, tie };
+            }
+            at = run.end;
+        }
+        let tie = width.cmp(&wanted.len());
+        Sought { row, tie }
+    }
+
+    /// The positions of the entries that are equal to the wanted one; if there is none, of the next
+    /// one, empty.
+    pub fn find(&self, wanted: &[u8]) -> Range<usize> {
+        let sought = self.seek(wanted);
+        let begin = self.below(&sought);
+        if sought.tie != Ordering::Equal {
+            return begin..begin;
+        }
+        let is_equal = |at: &usize| self.row(*at) == sought.row.as_slice();
+        let equal = (begin..self.entries).take_while(is_equal);
+        begin..begin + equal.count()
+    }
+
+    /// The number of entries below what is sought. Rows are compared by their first word, and as a
+    /// whole if the words are equal.
+    fn below(&self, sought: &Sought) -> usize {
+        let compared = sought.row.len();
+        let unused = WORD.saturating_sub(compared) * u8::BITS as usize;
+        let word_of = |row: &[u8]| match row.first_chunk() {
+            Some(word) => u64::from_be_bytes(*word),
+            None => {
+                let mut word = [0; WORD];
+                word.iter_mut().zip(row).for_each(|(to, from)| *to = *from);
+                u64::from_be_bytes(word)
+            }
+        };
+        let cut = |word: u64| word.checked_shr(unused as u32).unwrap_or_default();
+        let wanted = cut(word_of(&sought.row));
+        let (mut low, mut high) = (0, self.entries);
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            let from = self.start + middle * self.differing.count;
+            let row = self.bytes.get(from..).unwrap_or_default();
+            let ordering = match cut(word_of(row)).cmp(&wanted) {
+                Ordering::Equal if compared > WORD => {
+                    let row = row.get(..compared).unwrap_or_default();
+                    row.cmp(&sought.row).then(sought.tie)
+                }
+                ordering => ordering.then(sought.tie),
+            };
+            match ordering {
+                Ordering::Less => low = middle + 1,
+                Ordering::Equal | Ordering::Greater => high = middle,
+            }
+        }
+        low
+    }
+}

@@ -1,0 +1,310 @@
+//! Blocks of entries: both layouts come back, and damage of either is found.
+
+use crate::fd_tree::block::{Block, Identity, Kind};
+use crate::fd_tree::block_layout::HEADER_BYTES;
+use crate::fd_tree::open_block::{OpenBlock, common_bytes};
+use strandline_base::bytes::PutBytes;
+use strandline_base::checksum;
+use strandline_base::rng::Rng;
+
+const AT: Identity = Identity {
+    tree: 9,
+    number: 3,
+    run: 5,
+    ordinal: 200,
+};
+const SEQUENCE: u8 = 1;
+const TABLE: u8 = 2;
+
+/// Entries of several widths: a sequence.
+fn sequence() -> OpenBlock {
+    let mut block = OpenBlock::default();
+    block.push(b"", Kind::Fence(4));
+    block.push(b"abc", Kind::Insert);
+    block.push(b"abd", Kind::Fence(5));
+    block.push(b"abd", Kind::Delete);
+    block.push(b"b", Kind::Fence(300));
+    block
+}
+
+/// Entries of one width with constant bytes in between: a table.
+fn table() -> OpenBlock {
+    let mut block = OpenBlock::default();
+    for (number, kind) in [(1, Kind::Fence(7)), (1, Kind::Insert), (2, Kind::Delete)] {
+        block.push(&entry(number), kind);
+    }
+    for number in 3..9 {
+        block.push(&entry(number), Kind::Insert);
+    }
+    block
+}
+
+fn entry(number: u8) -> [u8; 20] {
+    let mut entry = [77; 20];
+    (entry[5], entry[14]) = (number, number.wrapping_mul(91));
+    entry
+}
+
+fn entries(block: &Block) -> Vec<(Vec<u8>, Kind)> {
+    let entries = block.iter();
+    entries.map(|(key, kind)| (key.to_vec(), kind)).collect()
+}
+
+fn decoded(open: &OpenBlock, block_bytes: usize, layout: u8) -> Block {
+    let block = open.block();
+    assert_eq!(block.used_bytes(), open.used_bytes());
+    let bytes = block.encode(AT, block_bytes);
+    assert_eq!(bytes[4], layout);
+    assert_eq!(bytes.len(), block_bytes);
+    let decoded = Block::decode(bytes, AT).unwrap();
+    assert_eq!(entries(&decoded), entries(&block));
+    assert_eq!(decoded.used_bytes(), block.used_bytes());
+    decoded
+}
+
+#[test]
+fn comes_back_and_is_searched() {
+    let block = decoded(&sequence(), 256, SEQUENCE);
+    assert_eq!(block.find(b"abd"), (Some(false), Some(5)));
+    assert_eq!(block.find(b"abc"), (Some(true), Some(4)));
+    assert_eq!(block.find(b"b"), (None, Some(300)));
+    assert_eq!(block.find(b"ab"), (None, Some(4)));
+    assert_eq!(block.floor_fence(b"abc"), Some(4));
+    assert_eq!(block.floor_fence(b"abd"), Some(5));
+    assert_eq!(block.floor_fence(b"zz"), Some(300));
+    let block = decoded(&table(), 256, TABLE);
+    assert_eq!(block.find(&entry(1)), (Some(true), Some(7)));
+    assert_eq!(block.find(&entry(2)), (Some(false), Some(7)));
+    assert_eq!(block.find(&entry(9)), (None, Some(7)));
+    assert_eq!(block.find(b"A"), (None, None));
+    decoded(&OpenBlock::default(), 64, SEQUENCE);
+}
+
+/// Entries of one width, random in some bytes, with kinds of one or several sorts.
+fn random_block(rng: &mut Rng, bytes: usize) -> OpenBlock {
+    let width = rng.below(40) as usize;
+    let constant: Vec<bool> = (0..width).map(|_| rng.below(3) > 0).collect();
+    let letters = 1 + rng.below(256);
+    let mut keys: Vec<Vec<u8>> = (0..rng.below(400))
+        .map(|_| {
+            let of = |constant: &bool| {
+                if *constant {
+                    9
+                } else {
+                    rng.below(letters) as u8
+                }
+            };
+            constant.iter().map(of).collect()
+        })
+        .collect();
+    if rng.below(4) == 0 {
+        keys.extend((0..3).map(|length| vec![9; length * 7]));
+    }
+    keys.sort_unstable();
+    keys.dedup();
+    let (mut block, mixed, mut ordinal) = (OpenBlock::default(), rng.below(4), 0);
+    for key in &keys {
+        ordinal += rng.below(300);
+        let kinds = match (mixed, rng.below(4)) {
+            (0, _) => &[Kind::Insert][..],
+            (1, _) => &[Kind::Fence(ordinal)],
+            (_, 0) => &[Kind::Fence(ordinal), Kind::Insert],
+            (_, 1) => &[Kind::Fence(ordinal)],
+            (_, 2) => &[Kind::Delete],
+            _ => &[Kind::Insert],
+        };
+        if !block.push_if_room(key, kinds, bytes, 300) {
+            break;
+        }
+    }
+    block
+}
+
+/// A block is never larger than its room, comes back, and takes entries as one that was not read
+/// again does.
+#[test]
+fn random_blocks_come_back_and_go_on() {
+    let mut rng = Rng::new(3);
+    let mut layouts = [0; 2];
+    for _ in 0..2_000 {
+        let bytes = 128 + rng.below(1024) as usize;
+        let mut open = random_block(&mut rng, bytes);
+        assert!(open.used_bytes() <= bytes && open.len() <= 300);
+        let layout = open.block().encode(AT, bytes)[4];
+        layouts[usize::from(layout) - 1] += 1;
+        let block = decoded(&open, bytes, layout);
+        let mut again = OpenBlock::of(&block);
+        let last = block.last_key().unwrap_or_default().to_vec();
+        for rest in [&[][..], &[0], &[200, 1]] {
+            let key = [&last, rest].concat();
+            let kinds = [Kind::Fence(1 << 40)];
+            let fits = again.push_if_room(&key, &kinds, bytes, 300);
+            assert_eq!(open.push_if_room(&key, &kinds, bytes, 300), fits);
+            assert!(again.used_bytes() <= bytes && open.used_bytes() == again.used_bytes());
+            assert_eq!(entries(&again.block()), entries(&open.block()));
+        }
+    }
+    assert!(layouts.iter().all(|count| *count > 200), "{layouts:?}");
+}
+
+/// Random keys with row ids, as most indexes have them: a table takes two thirds of a sequence.
+#[test]
+fn a_table_has_more_entries_than_a_sequence() {
+    let mut rng = Rng::new(1);
+    let mut keys: Vec<_> = (0..1_000_u64)
+        .map(|row| (u128::from(rng.next_u64() >> 8) << 64 | u128::from(row)).to_be_bytes())
+        .collect();
+    keys.sort_unstable();
+    let mut block = OpenBlock::default();
+    let room = keys
+        .iter()
+        .take_while(|key| block.push_if_room(&key[..], &[Kind::Insert], 4096, 1_000));
+    // Nine bytes each: six of the key after its first one, two of the row.
+    assert!((430..460).contains(&room.count()), "{}", block.len());
+    decoded(&block, 4096, TABLE);
+}
+
+#[test]
+fn bytes_in_common_are_counted() {
+    let bytes: Vec<u8> = (0..40).collect();
+    for length in 0..40 {
+        for differs_at in 0..=length {
+            let mut other = bytes[..length].to_vec();
+            other.extend_from_slice(b"longer");
+            other[differs_at] ^= 128;
+            let common = common_bytes(&bytes[..length], &other);
+            assert_eq!(common, differs_at, "of {length}");
+            assert_eq!(common_bytes(&other, &bytes[..length]), common);
+        }
+    }
+}
+
+/// Searches against a naive one: entries of one length and of several, with bytes in common
+/// and without, and keys before, between, behind and within them.
+#[test]
+fn searches_find_what_a_naive_one_finds() {
+    let mut rng = Rng::new(7);
+    for round in 0..300 {
+        let prefix = vec![round as u8; rng.below(12) as usize];
+        let key = |rng: &mut Rng, length: u64| {
+            let rest = (0..length).map(|_| [0, 1, 255][rng.below(3) as usize]);
+            prefix.iter().copied().chain(rest).collect::<Vec<u8>>()
+        };
+        let width = (round % 2 == 0).then(|| rng.below(6) * 2);
+        let count = rng.below(40);
+        let mut keys: Vec<_> = (0..count)
+            .map(|_| {
+                let length = width.unwrap_or_else(|| rng.below(12));
+                key(&mut rng, length)
+            })
+            .collect();
+        keys.sort_unstable();
+        let mut block = OpenBlock::default();
+        for key in &keys {
+            block.push(key, Kind::Insert);
+        }
+        let block = block.block();
+        let decoded = Block::decode(block.encode(AT, 4096), AT).unwrap();
+        assert_eq!(entries(&decoded), entries(&block));
+        let mut wanted = keys.clone();
+        wanted.extend((0..40).map(|_| {
+            let length = rng.below(14);
+            key(&mut rng, length)
+        }));
+        wanted.extend([vec![], vec![0], vec![round as u8], vec![255; 30]]);
+        for wanted in &wanted {
+            let below = keys.iter().filter(|key| *key < wanted).count();
+            assert_eq!(decoded.below(wanted), below, "{wanted:?} in {keys:?}");
+            let (found, _) = decoded.find(wanted);
+            assert_eq!(found.is_some(), keys.contains(wanted));
+        }
+    }
+}
+
+/// A block with these bytes of entries and a right checksum.
+fn with_body(layout: u8, entries: u16, body: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    bytes.put_u32(0);
+    bytes.put_u16(layout.into());
+    bytes.put_u16(entries);
+    bytes.put_u32((HEADER_BYTES + body.len()) as u32);
+    bytes.put_u64(AT.run);
+    bytes.put_u64(AT.ordinal);
+    bytes.extend_from_slice(body);
+    let sum = checksum(&[AT.tree, AT.number], &bytes[4..]);
+    bytes[..4].copy_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+/// Bytes with a right checksum that no writer makes.
+#[test]
+fn a_sequence_that_no_writer_makes_is_damage() {
+    for shared in [1, 4, u64::MAX] {
+        let mut body = Vec::new();
+        for shared in [0, 0, shared] {
+            body.put_u8(0);
+            body.put_varint(shared);
+            body.put_bytes(b"abc");
+        }
+        let decoded = Block::decode(with_body(SEQUENCE, 3, &body), AT);
+        assert_eq!(decoded.is_ok(), shared == 1, "{shared}");
+    }
+}
+
+#[test]
+fn a_table_that_no_writer_makes_is_damage() {
+    // Width 3, the middle byte differs, kinds, one fence, rows.
+    let whole = [3, 0b010, 7, 8, 3, 0b0010, 5, 1, 2];
+    assert!(Block::decode(with_body(TABLE, 2, &whole), AT).is_ok());
+    for (entries, body) in [
+        (3, &whole[..]),
+        (1, &whole),
+        (0, &whole),
+        (2, &[]),
+        (
+            2,
+            &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1],
+        ),
+        (2, &[200, 1, 0]),
+        // A bit behind the width.
+        (2, &[3, 0b1010, 7, 8, 0, 1, 2, 3, 4]),
+        // Kinds that there are not.
+        (2, &[3, 0b010, 7, 8, 4, 1, 2]),
+        (2, &[3, 0b010, 7, 8, 3, 0b1110, 5, 1, 2]),
+        // No ordinal, and one too many.
+        (2, &[3, 0b010, 7, 8, 2, 5]),
+        (2, &[3, 0b010, 7, 8, 0, 5, 1, 2]),
+    ] {
+        let decoded = Block::decode(with_body(TABLE, entries, body), AT);
+        assert!(decoded.is_err(), "{entries} of {body:?}");
+    }
+    let error = Block::decode(with_body(3, 0, &[]), AT).unwrap_err();
+    let error = error.to_string();
+    assert!(
+        error.contains("block 3 of index levels-00000009: layout 3"),
+        "{error}"
+    );
+}
+
+#[test]
+fn damage_of_every_byte_and_a_wrong_place_are_found() {
+    for block in [sequence().block(), table().block()] {
+        let bytes = block.encode(AT, 128);
+        for at in 0..block.used_bytes() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 16;
+            assert!(Block::decode(damaged, AT).is_err(), "byte {at}");
+        }
+        for at in [
+            Identity { number: 4, ..AT },
+            Identity { tree: 1, ..AT },
+            Identity { run: 6, ..AT },
+            Identity { ordinal: 1, ..AT },
+        ] {
+            assert!(Block::decode(bytes.clone(), at).is_err());
+        }
+        for length in 0..block.used_bytes() {
+            assert!(Block::decode(bytes[..length].to_vec(), AT).is_err());
+        }
+    }
+}
