@@ -13,6 +13,10 @@ use std::ops::Range;
 use strandline_base::bytes::{ByteReader, PutBytes};
 
 const WORD: usize = size_of::<u64>();
+/// A search of more entries begins with a guess.
+const GUESS_ENTRIES_MIN: usize = 16;
+/// Entries on either side of a guess that are looked at first.
+const GUESS_STEP: usize = 8;
 
 /// A bit for each byte of entries of one width: 1 if entries differ there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -87,6 +91,8 @@ pub(super) struct KeyTable {
     /// has the rows, from `start` on
     bytes: Vec<u8>,
     start: usize,
+    /// the words of the first and the last row
+    words: [u64; 2],
 }
 
 /// What is looked for, as rows have it.
@@ -112,14 +118,21 @@ impl KeyTable {
             }
             entries += 1;
         }
-        Self {
+        let table = Self {
             differing,
             constant,
             runs,
             entries,
             bytes,
             start: 0,
-        }
+            words: [0; 2],
+        };
+        table.with_words()
+    }
+
+    fn with_words(mut self) -> Self {
+        self.words = [0, self.entries.saturating_sub(1)].map(|at| self.word(at));
+        self
     }
 
     /// Puts all but the rows.
@@ -152,6 +165,7 @@ impl KeyTable {
             entries: 0,
             bytes: Vec::new(),
             start: 0,
+            words: [0; 2],
         })
     }
 
@@ -168,7 +182,7 @@ impl KeyTable {
             start: rows.start,
             ..self
         };
-        (table.rows() == rows).then_some(table)
+        (table.rows() == rows).then(|| table.with_words())
     }
 
     fn rows(&self) -> Range<usize> {
@@ -248,38 +262,91 @@ impl KeyTable {
         begin..begin + equal.count()
     }
 
+    /// The first bytes of a row, and what follows it; of a short rest zeros follow.
+    fn word(&self, at: usize) -> u64 {
+        let from = self.start + at * self.differing.count;
+        word_of(self.bytes.get(from..).unwrap_or_default())
+    }
+
     /// The number of entries below what is sought. Rows are compared by their first word, and as a
     /// whole if the words are equal.
     fn below(&self, sought: &Sought) -> usize {
         let compared = sought.row.len();
         let unused = WORD.saturating_sub(compared) * u8::BITS as usize;
-        let word_of = |row: &[u8]| match row.first_chunk() {
-            Some(word) => u64::from_be_bytes(*word),
-            None => {
-                let mut word = [0; WORD];
-                word.iter_mut().zip(row).for_each(|(to, from)| *to = *from);
-                u64::from_be_bytes(word)
-            }
-        };
         let cut = |word: u64| word.checked_shr(unused as u32).unwrap_or_default();
         let wanted = cut(word_of(&sought.row));
+        let is_below = |at: usize| {
+            let ordering = match cut(self.word(at)).cmp(&wanted) {
+                Ordering::Equal if compared > WORD => {
+                    let row = self.row(at).get(..compared).unwrap_or_default();
+                    row.cmp(&sought.row)
+                }
+                ordering => ordering,
+            };
+            ordering.then(sought.tie).is_lt()
+        };
         let (mut low, mut high) = (0, self.entries);
+        if self.entries > GUESS_ENTRIES_MIN {
+            let words = [self.words[0], self.words[1]].map(cut);
+            (low, high) = around(guess(words, wanted, self.entries), self.entries, is_below);
+        }
         while low < high {
             let middle = usize::midpoint(low, high);
-            let from = self.start + middle * self.differing.count;
-            let row = self.bytes.get(from..).unwrap_or_default();
-            let ordering = match cut(word_of(row)).cmp(&wanted) {
-                Ordering::Equal if compared > WORD => {
-                    let row = row.get(..compared).unwrap_or_default();
-                    row.cmp(&sought.row).then(sought.tie)
-                }
-                ordering => ordering.then(sought.tie),
-            };
-            match ordering {
-                Ordering::Less => low = middle + 1,
-                Ordering::Equal | Ordering::Greater => high = middle,
+            match is_below(middle) {
+                true => low = middle + 1,
+                false => high = middle,
             }
         }
         low
+    }
+}
+
+/// Where `wanted` is among so many entries, of which the first and the last have these words, if
+/// they are evenly spread.
+fn guess([first, last]: [u64; 2], wanted: u64, entries: usize) -> usize {
+    let behind = wanted.saturating_sub(first);
+    let all = last.saturating_sub(first);
+    match behind < all {
+        true => (u128::from(behind) * entries as u128 / u128::from(all)) as usize,
+        false => entries - 1,
+    }
+}
+
+/// A range around a guess, less than `entries`, in which the first entry that is not below is, or
+/// behind which it is: twice as wide from step to step.
+fn around(guess: usize, entries: usize, is_below: impl Fn(usize) -> bool) -> (usize, usize) {
+    let mut step = GUESS_STEP;
+    if is_below(guess) {
+        let mut low = guess + 1;
+        while low + step < entries {
+            if !is_below(low + step) {
+                return (low, low + step);
+            }
+            low += step + 1;
+            step *= 2;
+        }
+        return (low, entries);
+    }
+    let mut high = guess;
+    while high > step {
+        if is_below(high - step) {
+            return (high - step + 1, high);
+        }
+        high -= step;
+        step *= 2;
+    }
+    (0, high)
+}
+
+/// The first eight bytes; of fewer zeros follow.
+fn word_of(bytes: &[u8]) -> u64 {
+    match bytes.first_chunk() {
+        Some(word) => u64::from_be_bytes(*word),
+        None => {
+            let mut word = [0; WORD];
+            let pairs = word.iter_mut().zip(bytes);
+            pairs.for_each(|(to, from)| *to = *from);
+            u64::from_be_bytes(word)
+        }
     }
 }
