@@ -49,6 +49,7 @@ mod loaded;
 mod lookup;
 mod open_block;
 mod partition;
+mod partitions;
 mod plan;
 mod progress;
 mod read_ahead;

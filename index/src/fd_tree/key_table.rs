@@ -339,7 +339,7 @@ fn around(guess: usize, entries: usize, is_below: impl Fn(usize) -> bool) -> (us
 }
 
 /// The first eight bytes; of fewer zeros follow.
-fn word_of(bytes: &[u8]) -> u64 {
+pub(super) fn word_of(bytes: &[u8]) -> u64 {
     match bytes.first_chunk() {
         Some(word) => u64::from_be_bytes(*word),
         None => {

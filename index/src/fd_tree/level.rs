@@ -13,6 +13,7 @@
 use super::block::{Block, Identity, index_name};
 use super::filter::hash_of_entry;
 use super::partition::{FilterSource, Partition};
+use super::partitions::Partitions;
 use crate::key_hash::hash_bytes;
 use std::sync::Arc;
 use strandline_base::sync::RwLock;
@@ -101,7 +102,7 @@ pub(super) struct Level {
     /// bits of the filters for each data entry; 0: none
     pub filter_bits: usize,
     /// the filters of data entries, in order
-    partitions: RwLock<Vec<Arc<Partition>>>,
+    partitions: RwLock<Partitions>,
     places: RwLock<Places>,
 }
 
@@ -115,7 +116,7 @@ impl Level {
     pub fn with_filters(self, filter_bits: usize, partitions: Vec<Arc<Partition>>) -> Self {
         Self {
             filter_bits,
-            partitions: RwLock::new(partitions),
+            partitions: RwLock::new(Partitions::of(partitions)),
             ..self
         }
     }
@@ -158,11 +159,11 @@ impl Level {
         let places = self.places.read();
         let runs = places.runs.iter().filter(|(from, _)| *from < end);
         let partitions = self.partitions.read();
-        let begun = partitions.partition_point(|one| *one.first < *key);
+        let begun = partitions.before(key);
         Kept {
             places: places.list.iter().take(end as usize).cloned().collect(),
             runs: runs.copied().collect(),
-            partitions: partitions.iter().take(begun).cloned().collect(),
+            partitions: partitions.list().iter().take(begun).cloned().collect(),
         }
     }
 
@@ -176,34 +177,38 @@ impl Level {
         places.runs = kept.runs;
         places.runs.push((kept.places.len() as u64, self.run));
         places.list = kept.places;
-        self.partitions.write().splice(0..0, kept.partitions);
+        let mut partitions = self.partitions.write();
+        partitions.edit(|list| drop(list.splice(0..0, kept.partitions)));
     }
 
     /// Another level has taken over the filters of entries before `key`. The last of them is lent:
     /// it still tells the absent keys from `key` on.
     pub fn give_filters(&self, key: &[u8]) {
         let mut partitions = self.partitions.write();
-        let begun = partitions.partition_point(|one| *one.first < *key);
-        let lent = partitions.drain(..begun).next_back();
-        partitions.splice(0..0, lent.map(|one| Arc::new(one.lent())));
+        let begun = partitions.before(key);
+        partitions.edit(|list| {
+            let lent = list.drain(..begun).next_back();
+            list.splice(0..0, lent.map(|one| Arc::new(one.lent())));
+        });
     }
 
     /// Bytes of the list and of the filters in memory.
     pub fn memory_bytes(&self) -> usize {
         let partitions = self.partitions.read();
-        let filters = partitions.iter().map(|one| one.memory_bytes());
+        let filters = partitions.list().iter().map(|one| one.memory_bytes());
         self.places.read().list.capacity() * size_of::<Place>() + filters.sum::<usize>()
     }
 
     /// The filters.
     pub fn partitions(&self) -> Vec<Arc<Partition>> {
-        self.partitions.read().clone()
+        self.partitions.read().list().to_vec()
     }
 
     /// Blocks of the filters.
     pub fn filter_blocks(&self) -> u64 {
         let partitions = self.partitions.read();
-        partitions.iter().map(|one| one.owned().len() as u64).sum()
+        let blocks = partitions.list().iter().map(|one| one.owned().len() as u64);
+        blocks.sum()
     }
 
     /// Adds a filter of the data entries from its first one on.
@@ -213,21 +218,17 @@ impl Level {
 
     /// The filter of the same entries is on the device.
     pub fn store_partition(&self, stored: &Arc<Partition>) {
-        let mut partitions = self.partitions.write();
-        let at = partitions.partition_point(|one| one.first < stored.first);
-        if let Some(known) = partitions.get_mut(at) {
-            debug_assert_eq!(known.first, stored.first);
-            *known = stored.clone();
-        }
+        self.partitions.write().replace(stored);
     }
 
     /// Removes the filters of entries up to `wave`, which nobody looks for here any more. Returns
     /// their blocks.
     pub fn pass_partitions(&self, wave: &[u8]) -> Vec<u64> {
         let mut partitions = self.partitions.write();
-        let begun = partitions.partition_point(|one| *one.first <= *wave);
-        let passed = partitions.drain(..begun.saturating_sub(1));
-        passed.flat_map(|one| one.owned().to_vec()).collect()
+        let begun = partitions.up_to(wave);
+        let passed = partitions.edit(|list| list.drain(..begun.saturating_sub(1)).collect());
+        let passed: Vec<Arc<Partition>> = passed;
+        passed.iter().flat_map(|one| one.owned().to_vec()).collect()
     }
 
     /// Whether there may be this data entry, or one of this key; false is certain. Reads of a
@@ -239,11 +240,10 @@ impl Level {
         let mut unread = Vec::new();
         {
             let partitions = self.partitions.read();
-            let begun = partitions.partition_point(|one| *one.first <= *wanted.bytes);
-            let Some(floor) = begun.checked_sub(1) else {
+            let Some(floor) = partitions.up_to(wanted.bytes).checked_sub(1) else {
                 return Ok(true);
             };
-            for (at, one) in partitions.iter().enumerate().skip(floor) {
+            for (at, one) in partitions.list().iter().enumerate().skip(floor) {
                 if at > floor && !(wanted.is_key && one.first.starts_with(wanted.bytes)) {
                     break;
                 }

@@ -17,8 +17,10 @@ use super::block::Kind;
 use crate::access_method::{Direction, KeyBytes};
 use crate::entry::ROW_BYTES;
 
-/// Entries that a batch takes of a head.
-const HEAD_ENTRIES: usize = if cfg!(test) { 8 } else { 256 };
+/// Entries that the first batch takes of a head or a level; each following one takes twice as many.
+const ENTRIES_FIRST: usize = if cfg!(test) { 2 } else { 16 };
+/// The most of them.
+const ENTRIES_MAX: usize = if cfg!(test) { 8 } else { 512 };
 /// The most bytes of an entry: a key that is cut, and a row id.
 pub(super) const ENTRY_BYTES_MAX: usize = KeyBytes::CUT_BYTES + ROW_BYTES;
 /// Greater than every entry.
@@ -33,6 +35,8 @@ pub(super) struct Scan<'a> {
     buffer: VecDeque<Box<[u8]>>,
     is_ended: bool,
     ahead: ReadAhead,
+    /// entries that the next batch takes of a source
+    entries: usize,
 }
 
 /// The key that follows `key`.
@@ -62,6 +66,7 @@ impl<'a> Scan<'a> {
             buffer: VecDeque::new(),
             is_ended: false,
             ahead: ReadAhead::new(direction),
+            entries: ENTRIES_FIRST,
         }
     }
 
@@ -127,50 +132,54 @@ impl<'a> Scan<'a> {
             }
         }
         self.unite(parts, low, high);
+        self.entries = (2 * self.entries).min(ENTRIES_MAX);
         Ok(())
     }
 
     fn head_part(&self, head: &Head, low: &[u8], high: &[u8]) -> Part {
         let range = head.data.range::<[u8], _>((Included(low), Excluded(high)));
         let own = |(key, data): (&EntryKey, &Data)| (Box::from(key.as_slice()), data.is_insert);
-        let data: Vec<(Box<[u8]>, bool)> = match self.direction {
-            Direction::Forward => range.take(HEAD_ENTRIES).map(own).collect(),
-            Direction::Backward => range.rev().take(HEAD_ENTRIES).map(own).collect(),
-        };
-        let is_cut = data.len() == HEAD_ENTRIES;
-        let cut = data.last().filter(|_| is_cut).map(|(key, _)| key.clone());
-        Part { data, cut }
+        match self.direction {
+            Direction::Forward => self.part(range.map(own)),
+            Direction::Backward => self.part(range.rev().map(own)),
+        }
     }
 
     fn load_part(&self, loaded: &Loaded, low: &[u8], high: &[u8]) -> Part {
-        let (first, end) = (loaded.below(low), loaded.below(high));
+        let range = loaded.below(low)..loaded.below(high);
         let own = |at| loaded.get(at).map(|key| (Box::from(key), true));
-        let data: Vec<(Box<[u8]>, bool)> = match self.direction {
-            Direction::Forward => (first..end).take(HEAD_ENTRIES).filter_map(own).collect(),
-            Direction::Backward => (first..end)
-                .rev()
-                .take(HEAD_ENTRIES)
-                .filter_map(own)
-                .collect(),
-        };
-        let is_cut = data.len() == HEAD_ENTRIES;
+        match self.direction {
+            Direction::Forward => self.part(range.filter_map(own)),
+            Direction::Backward => self.part(range.rev().filter_map(own)),
+        }
+    }
+
+    /// As many entries as the batch takes.
+    fn part(&self, entries: impl Iterator<Item = (Box<[u8]>, bool)>) -> Part {
+        let data: Vec<_> = entries.take(self.entries).collect();
+        let is_cut = data.len() == self.entries;
         let cut = data.last().filter(|_| is_cut).map(|(key, _)| key.clone());
         Part { data, cut }
     }
 
-    /// The data entries of a level, from the block on that the seek has led to, up to the first
-    /// block that has any.
+    /// The data entries of a level, from the block on that the seek has led to: of the first block
+    /// that has any, as many as the batch takes.
     fn level_part(&mut self, slot: &Slot, from: u64, low: &[u8], high: &[u8]) -> Result<Part> {
-        let mut part = Part::default();
         let mut ordinal = from;
         loop {
             let block = self.ahead.block(self.shared, slot, ordinal)?;
             let range = block.below(low)..block.below(high);
-            for (key, kind) in range.filter_map(|at| block.get(at)) {
-                if kind.is_data() {
-                    part.data
-                        .push((key.as_slice().into(), kind == Kind::Insert));
-                }
+            let own = |at| {
+                let (key, kind) = block.get(at)?;
+                let is_insert = kind == Kind::Insert;
+                kind.is_data().then(|| (key.as_slice().into(), is_insert))
+            };
+            let mut part = match self.direction {
+                Direction::Forward => self.part(range.filter_map(own)),
+                Direction::Backward => self.part(range.rev().filter_map(own)),
+            };
+            if part.cut.is_some() {
+                return Ok(part);
             }
             let edge = match self.direction {
                 Direction::Forward => block.last_key(),
