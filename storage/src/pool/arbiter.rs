@@ -1,14 +1,17 @@
 //! The hand of the clock: what leaves, a frame or a page.
 
 use super::{Entry, FLOOR_PART, Pool};
+use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 /// A frame, as the hand sees it.
 pub(super) trait Evict: Send + Sync + Debug {
-    /// Empties the handle unless it was read since the last call; returns whether it was emptied.
-    fn evict_if_cold(&self) -> bool;
+    /// Whether it was read since the last call.
+    fn take_reference(&self) -> bool;
+    /// Empties the handle, unless it is being filled; returns whether it was emptied.
+    fn empty(&self) -> bool;
 }
 
 /// The pages of a page store, as the hand sees them.
@@ -33,7 +36,8 @@ pub enum Moved {
     Evicted,
     /// the hand has passed all the entries it was allowed to
     Passed,
-    /// the hand stops: dirty pages that are colder than all else wait for their write
+    /// the hand stops: dirty pages that are colder than all else wait for their write, or no frame
+    /// is left
     Stopped,
 }
 
@@ -77,7 +81,9 @@ impl Pool {
     /// The moves of the hand in which everything that is cold, and not read meanwhile, leaves: the
     /// first round clears reference bits.
     pub fn two_rounds(&self, pages: Option<&dyn Pages>) -> usize {
-        (self.ring.lock().len() + pages.map_or(0, Pages::len)) * 2
+        let filled = self.filled.load(Ordering::Relaxed);
+        let frames = filled + self.dropped.load(Ordering::Relaxed);
+        (frames.max(0) as usize + pages.map_or(0, Pages::len)) * 2
     }
 
     /// Moves the hand until a frame or a page has left, over `turns` entries at most, which it
@@ -111,40 +117,58 @@ impl Pool {
 
     /// The ring with the lower front stamp, unless what is in it is a floor's.
     fn hand(&self, oldest_page: Option<u64>) -> Option<Hand> {
-        let oldest_frame = self.ring.lock().front().map(|entry| entry.stamp);
         let has_frames = self.has_frames_beyond_floor();
         let has_pages = self.page_bytes() > self.floor_bytes();
-        match (oldest_frame, oldest_page) {
-            (Some(_), Some(_)) if has_pages && !has_frames => Some(Hand::Pages(u64::MAX)),
-            (Some(_), Some(_)) if has_frames && !has_pages => Some(Hand::Frames(u64::MAX)),
-            (Some(frame), Some(page)) if page < frame => Some(Hand::Pages(frame)),
-            (Some(_), Some(page)) => Some(Hand::Frames(page)),
-            (None, Some(_)) => Some(Hand::Pages(u64::MAX)),
+        let Some(page) = oldest_page else {
             // Pages beyond their floor that cannot leave do not cost the frames theirs.
-            (Some(_), None) if has_pages && !has_frames => None,
-            (Some(_), None) => Some(Hand::Frames(u64::MAX)),
-            (None, None) => None,
+            let is_frames_turn = has_frames || !has_pages;
+            return is_frames_turn.then_some(Hand::Frames(u64::MAX));
+        };
+        let Some(frame) = self.ring.lock().front().map(|entry| entry.stamp) else {
+            return Some(Hand::Pages(u64::MAX));
+        };
+        Some(match (has_frames, has_pages) {
+            (false, true) => Hand::Pages(u64::MAX),
+            (true, false) => Hand::Frames(u64::MAX),
+            _ if page < frame => Hand::Pages(frame),
+            _ => Hand::Frames(page),
+        })
+    }
+
+    /// Threads that read what is not in memory meet at the ring's lock: it is held for moves of
+    /// entries only, and a frame is emptied and freed without it.
+    fn evict_frame(&self, through: u64, turns: &mut usize) -> Moved {
+        while let Some((entry, frame)) = self.next_cold(through, turns) {
+            if frame.empty() {
+                return Moved::Evicted;
+            }
+            self.spare(&mut self.ring.lock(), entry);
+        }
+        match through {
+            u64::MAX => Moved::Stopped,
+            _ => Moved::Passed,
         }
     }
 
-    fn evict_frame(&self, through: u64, turns: &mut usize) -> Moved {
+    /// Moves the hand to the next frame with a stamp up to `through` that was not read since the
+    /// hand's last move, and takes its entry.
+    fn next_cold(&self, through: u64, turns: &mut usize) -> Option<(Entry, Arc<dyn Evict>)> {
         let mut ring = self.ring.lock();
-        while *turns > 0
-            && ring.front().is_some_and(|entry| entry.stamp <= through)
-            && let Some(entry) = ring.pop_front()
-        {
+        while *turns > 0 {
             *turns -= 1;
-            let Some(frame) = entry.frame.upgrade() else {
-                self.dropped.fetch_sub(1, Ordering::Relaxed);
-                continue;
-            };
-            if frame.evict_if_cold() {
-                return Moved::Evicted;
+            let entry = ring.pop_front_if(|entry| entry.stamp <= through)?;
+            match entry.frame.upgrade() {
+                None => _ = self.dropped.fetch_sub(1, Ordering::Relaxed),
+                Some(frame) if !frame.take_reference() => return Some((entry, frame)),
+                Some(_) => self.spare(&mut ring, entry),
             }
-            let stamp = self.next_stamp();
-            ring.push_back(Entry { stamp, ..entry });
         }
-        Moved::Passed
+        None
+    }
+
+    fn spare(&self, ring: &mut VecDeque<Entry>, entry: Entry) {
+        let stamp = self.next_stamp();
+        ring.push_back(Entry { stamp, ..entry });
     }
 
     /// Adds a frame behind the hand.

@@ -115,10 +115,11 @@ impl<T: Send + Sync + std::fmt::Debug + 'static> FrameHandle<T> {
 }
 
 impl<T: Send + Sync + std::fmt::Debug> Evict for HandleInner<T> {
-    fn evict_if_cold(&self) -> bool {
-        if self.referenced.swap(false, Ordering::Relaxed) {
-            return false;
-        }
+    fn take_reference(&self) -> bool {
+        self.referenced.swap(false, Ordering::Relaxed)
+    }
+
+    fn empty(&self) -> bool {
         // A loader holds the lock while it fills the handle; it is skipped then.
         let Some(_loading) = self.loading.try_lock() else {
             return false;

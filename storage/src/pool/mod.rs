@@ -10,8 +10,9 @@
 //! 1. `frame_bytes` is the sum of the bytes of all filled handles.
 //! 2. Emptying a handle never invalidates a frame a reader holds: readers hold an `Arc`.
 //! 3. A dropped handle returns its bytes.
-//! 4. The ring has one entry per filled handle, and at most as many (or [`DROPPED_MIN`]) of handles
-//!    that were dropped while filled. The drop that exceeds this removes all of them.
+//! 4. The ring has one entry per filled handle but those that threads are just emptying, and at most
+//!    as many (or [`DROPPED_MIN`]) of handles that were dropped while filled. The drop that exceeds
+//!    this removes all of them.
 //! 5. Stamps ascend from the front of a ring to its back.
 //! 6. Frames and pages together exceed the budget by no more than pages that cannot leave, and
 //!    entries that threads are just adding. A page cannot leave while it is latched or dirty. A
@@ -36,8 +37,8 @@
 //! * Tails that an opening fills, until it ends: it runs no query, whose half is free.
 //!
 //! # Lock order
-//! `loading` of a handle → `ring`. No reader loads or drops a frame under `ring`. An eviction may
-//! drop a handle under `ring`, so a drop only tries to lock it. The hand holds no lock of the pool
+//! `loading` of a handle → `ring`. No reader loads, empties or drops a frame under `ring`. The hand
+//! may drop a handle under it, so a drop only tries to lock it. The hand holds no lock of the pool
 //! while it calls the page store, and the store holds none of its own while it calls the pool.
 
 mod arbiter;
