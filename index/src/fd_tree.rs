@@ -59,6 +59,7 @@ mod sources;
 mod state;
 mod tree;
 
+pub use filter::FilterOf;
 pub use filter_memory::FilterMemory;
 pub use head_memory::HeadMemory;
 pub use inspect::{LevelFigures, Side, TreeFigures};

@@ -47,8 +47,8 @@ pub use access_method::{
 };
 pub use fd_index::{FdIndex, FdIndexSettings};
 pub use fd_tree::{
-    FdTree, FilterMemory, HeadMemory, LevelFigures, Mode as FdTreeMode, Settings as FdTreeSettings,
-    Side as LevelSide, TreeFigures,
+    FdTree, FilterMemory, FilterOf, HeadMemory, LevelFigures, Mode as FdTreeMode,
+    Settings as FdTreeSettings, Side as LevelSide, TreeFigures,
 };
 pub use hash_index::HashIndex;
 pub use key_hash::{hash_integer, hash_key, is_same_key};

@@ -10,15 +10,18 @@ use strandline_base::sync::Ordering;
 use strandline_base::{Error, ErrorKind, Result, SqlState};
 use strandline_device::Device;
 use strandline_index::{
-    AccessMethod, FdIndexSettings, LidIndex, PagedIndex, PagedIndexSettings, PartOrder,
+    AccessMethod, FdIndexSettings, FilterOf, LidIndex, PagedIndex, PagedIndexSettings, PartOrder,
     SpatialIndex, SpatialIndexSettings,
 };
 use strandline_storage::level_blocks::BlockQueue;
 
 /// The keys of an index in a file.
 pub(crate) enum FileKeys {
-    /// ordered by these parts
-    Ordered(Vec<PartOrder>),
+    /// ordered by parts. `is_unique`: most keys have one row
+    Ordered {
+        parts: Vec<PartOrder>,
+        is_unique: bool,
+    },
     /// points or boxes; on pages
     Boxes,
 }
@@ -49,7 +52,7 @@ impl IndexFiles {
         // From the first moment on it is in use: a checkpoint removes the others.
         let mut held = self.hold(file);
         match (file, keys) {
-            (IndexFile::Pages(id), FileKeys::Ordered(parts)) => {
+            (IndexFile::Pages(id), FileKeys::Ordered { parts, .. }) => {
                 let settings = self.page_settings(parts);
                 let index = PagedIndex::create(self.pages.clone(), id, settings)?;
                 Ok((Arc::new(index), held))
@@ -62,12 +65,12 @@ impl IndexFiles {
             (IndexFile::Levels(_) | IndexFile::Blocks(_), FileKeys::Boxes) => {
                 Err(boxes_beside_pages())
             }
-            (IndexFile::Levels(id), FileKeys::Ordered(parts)) => {
-                let settings = self.level_settings(parts);
+            (IndexFile::Levels(id), FileKeys::Ordered { parts, is_unique }) => {
+                let settings = self.level_settings(parts, is_unique);
                 let index = LevelIndex::create(self.level_device(), &self.log, id, settings)?;
                 Ok((self.use_levels(&mut held, index), held))
             }
-            (IndexFile::Blocks(id), FileKeys::Ordered(parts)) => {
+            (IndexFile::Blocks(id), FileKeys::Ordered { parts, .. }) => {
                 let form = storage.blocks().map(blocks::form);
                 let form = form.ok_or_else(|| Error::internal("an index without blocks"))?;
                 let (files, settings) = ((id, blocks_file(id)), self.page_settings(parts));
@@ -86,7 +89,7 @@ impl IndexFiles {
         let mut pages = file.page_files();
         pages.try_for_each(|id| self.pages.check_usable(id))?;
         match (file, keys) {
-            (IndexFile::Pages(id), FileKeys::Ordered(parts)) => {
+            (IndexFile::Pages(id), FileKeys::Ordered { parts, .. }) => {
                 let settings = self.page_settings(parts);
                 let index = PagedIndex::open(self.pages.clone(), id, settings)?;
                 Ok((Arc::new(index), self.hold(file)))
@@ -99,15 +102,15 @@ impl IndexFiles {
             (IndexFile::Levels(_) | IndexFile::Blocks(_), FileKeys::Boxes) => {
                 Err(boxes_beside_pages())
             }
-            (IndexFile::Levels(id), FileKeys::Ordered(parts)) => {
-                let settings = self.level_settings(parts);
+            (IndexFile::Levels(id), FileKeys::Ordered { parts, is_unique }) => {
+                let settings = self.level_settings(parts, is_unique);
                 let wanted = self.wanted.lock().of(id.0);
                 let index =
                     LevelIndex::open(self.level_device(), &self.log, (id, wanted), settings)?;
                 let mut held = self.hold(file);
                 Ok((self.use_levels(&mut held, index), held))
             }
-            (IndexFile::Blocks(id), FileKeys::Ordered(parts)) => {
+            (IndexFile::Blocks(id), FileKeys::Ordered { parts, .. }) => {
                 let (files, settings) = ((id, blocks_file(id)), self.page_settings(parts));
                 let index = LidIndex::open(self.pages.clone(), files, settings)?;
                 let held = self.hold(file);
@@ -132,7 +135,7 @@ impl IndexFiles {
         }
     }
 
-    fn level_settings(&self, parts: Vec<PartOrder>) -> FdIndexSettings {
+    fn level_settings(&self, parts: Vec<PartOrder>, is_unique: bool) -> FdIndexSettings {
         let txns = self.txns.clone();
         let mut settings = FdIndexSettings::new(parts, Arc::new(move || txns.oldest_snapshot()));
         settings.memory = self.taken_bytes.clone();
@@ -140,6 +143,10 @@ impl IndexFiles {
         settings.heads = Some(self.heads.clone());
         settings.filters = Some(self.filters.clone());
         settings.tree.head_blocks = levels::HEAD_BLOCKS;
+        settings.tree.filter_of = match is_unique {
+            true => FilterOf::Keys,
+            false => FilterOf::Entries,
+        };
         settings.tree.batch_bytes = self.settings.index_batch_bytes();
         settings
     }

@@ -45,7 +45,10 @@ fn create_as(files: &Arc<IndexFiles>, storage: IndexStorage) -> Result<FileEntri
 }
 
 fn one_part() -> FileKeys {
-    FileKeys::Ordered(vec![PartOrder::default()])
+    FileKeys::Ordered {
+        parts: vec![PartOrder::default()],
+        is_unique: true,
+    }
 }
 
 fn ids(device: &dyn Device) -> Vec<u32> {

@@ -15,6 +15,7 @@
 use super::batch::Batch;
 use super::block::{Kind, index_name};
 use super::builder::Builders;
+use super::filter::FilterForm;
 use super::finalize::{skip_levels, tighten};
 use super::head::Change;
 use super::image;
@@ -90,10 +91,13 @@ impl Compaction {
         let below = state.slots.iter().skip(plan.replaced).cloned();
         let mut slots: Vec<Slot> = Vec::new();
         for above in (0..=plan.fence_levels).rev() {
-            let bits = if above == 0 { filter_bits(shared) } else { 0 };
+            let filters = match above {
+                0 => filter_form(shared),
+                _ => FilterForm::default(),
+            };
             slots.push(Slot {
                 number: plan.target - above,
-                level: Arc::new(Level::new(state.next_run, above > 0, bits)),
+                level: Arc::new(Level::new(state.next_run, above > 0, filters)),
                 live_from: 0,
             });
             state.next_run += 1;
@@ -480,7 +484,7 @@ fn may_keep(shared: &Shared, state: &State) -> bool {
         && lowest.live_from == 0
         && target.blocks() == 0
         && !lowest.level.only_fences
-        && lowest.level.filter_bits == target.level.filter_bits
+        && lowest.level.filters == target.level.filters
 }
 
 /// The most blocks of a batch, whose bytes allow `most`, in a tree of `all` blocks. `least`: what a
@@ -493,13 +497,14 @@ fn batch_blocks(most: usize, all: u64, least: u64) -> u64 {
     }
 }
 
-/// Bits of a filter for each entry of a level with data.
-fn filter_bits(shared: &Shared) -> usize {
-    let bits = shared.settings.filter_bits;
-    match entries_max(shared.blocks.block_bytes(), bits) {
+/// The filters of a new level with data.
+fn filter_form(shared: &Shared) -> FilterForm {
+    let (bits, of) = (shared.settings.filter_bits, shared.settings.filter_of);
+    let bits = match entries_max(shared.blocks.block_bytes(), bits) {
         0 => 0,
         _ => bits,
-    }
+    };
+    FilterForm { bits, of }
 }
 
 /// Moves pending entries from the old head to the new one.

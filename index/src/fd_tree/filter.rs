@@ -1,6 +1,8 @@
-//! A blocked Bloom filter over a part of a level's keys (`partition`): of most keys that a level
-//! does not have, a lookup knows so without reading a block. Above all an insert, which looks
-//! whether its entry is there, reads nothing.
+//! A blocked Bloom filter over a part of a level's keys or entries (`partition`): of most that a
+//! level does not have, a lookup knows so without reading a block. Above all an insert, which looks
+//! whether its entry is there, reads nothing. Filters of an index whose keys have mostly one entry
+//! are of keys, so that lookups of absent keys read nothing either; others are of entries, since
+//! there most inserts meet a key that is there.
 //!
 //! A key's eight bits are in one line of 32 bytes, one bit in each word, as in Parquet's filter. At
 //! 10 bits a key about 1 of 100 absent keys is taken to be present.
@@ -35,9 +37,32 @@ pub(super) struct Filter {
     lines: Vec<[AtomicU32; WORDS]>,
 }
 
-/// What a filter looks at of an entry, or of a key.
-pub(super) fn hash_of_entry(entry: &[u8]) -> u64 {
-    hash_bytes(key_of(entry))
+/// What filters have of each entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FilterOf {
+    /// its key: a lookup of an absent key reads nothing
+    #[default]
+    Keys,
+    /// all its bytes: an insertion under a key that others have reads nothing
+    Entries,
+}
+
+impl FilterOf {
+    /// What a filter looks at of an entry.
+    pub fn hash(self, entry: &[u8]) -> u64 {
+        match self {
+            Self::Keys => hash_bytes(key_of(entry)),
+            Self::Entries => hash_bytes(entry),
+        }
+    }
+}
+
+/// The filters of a level.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct FilterForm {
+    /// bits for each entry; 0: there are no filters
+    pub bits: usize,
+    pub of: FilterOf,
 }
 
 impl Filter {
@@ -127,7 +152,7 @@ mod tests {
         let filter = Filter::new(10_000, 10);
         let entry = |number: u64| [number.to_be_bytes(), [7; 8]].concat();
         for number in 0..10_000 {
-            filter.add(hash_of_entry(&entry(number)));
+            filter.add(FilterOf::Keys.hash(&entry(number)));
         }
         let may_contain = |number| filter.may_contain(hash_bytes(&u64::to_be_bytes(number)));
         assert!((0..10_000).all(may_contain));

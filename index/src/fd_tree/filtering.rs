@@ -1,7 +1,7 @@
 //! The filters of a level under construction. Readers see each filter from its first entry on; at
 //! the end of a batch the last one is replaced by one for as many entries as it has.
 
-use super::filter::{Filter, hash_of_entry};
+use super::filter::{Filter, FilterOf};
 use super::level::{Kept, Level};
 use super::partition::{Partition, blocks_of, entries_max};
 use std::sync::Arc;
@@ -11,13 +11,14 @@ use std::sync::Arc;
 struct Open {
     first: Box<[u8]>,
     filter: Arc<Filter>,
-    /// of the keys of its entries
+    of: FilterOf,
+    /// of its entries
     hashes: Vec<u64>,
 }
 
 impl Open {
     fn add(&mut self, entry: &[u8]) {
-        let hash = hash_of_entry(entry);
+        let hash = self.of.hash(entry);
         self.filter.add(hash);
         self.hashes.push(hash);
     }
@@ -51,12 +52,12 @@ pub(super) struct Filtering {
 impl Filtering {
     /// Goes on with the filters of a level.
     pub fn new(block_bytes: usize, level: Option<&Arc<Level>>) -> Self {
-        let level = level.filter(|level| level.filter_bits > 0);
+        let level = level.filter(|level| level.filters.bits > 0);
         let last = level.and_then(|level| level.partitions().pop());
         let is_begun = last.is_some();
         let own = last.filter(|last| level.is_some_and(|level| last.run == level.run));
         let blocks = own.map_or(0, |last| last.ordinal + last.numbers.len() as u64);
-        let entries_max = level.map_or(0, |level| entries_max(block_bytes, level.filter_bits));
+        let entries_max = level.map_or(0, |level| entries_max(block_bytes, level.filters.bits));
         Self {
             level: level.cloned(),
             block_bytes,
@@ -94,12 +95,13 @@ impl Filtering {
                 true => entry.into(),
                 false => Box::default(),
             };
-            let filter = Arc::new(Filter::new(self.entries_max, level.filter_bits));
+            let filter = Arc::new(Filter::new(self.entries_max, level.filters.bits));
             let partition = Partition::of(first.clone(), level.run, self.blocks, filter.clone());
             level.push_partition(Arc::new(partition));
             Open {
                 first,
                 filter,
+                of: level.filters.of,
                 hashes: Vec::new(),
             }
         });
@@ -110,7 +112,7 @@ impl Filtering {
         let Some(level) = &self.level else { return };
         let mut filter = open.filter;
         if open.hashes.len() < self.entries_max {
-            let exact = Filter::new(open.hashes.len(), level.filter_bits);
+            let exact = Filter::new(open.hashes.len(), level.filters.bits);
             open.hashes.iter().for_each(|hash| exact.add(*hash));
             filter = Arc::new(exact);
         }

@@ -7,13 +7,14 @@
 //! head: varint entries, each bytes key and u8 kind; varint fences, each bytes key, varint ordinal
 //! levels: varint count, each varint number, varint runs, each varint ordinal of its first block
 //! and run, u8 only fences, varint first ordinal, blocks and their numbers; varint bits of its
-//! filters for an entry, varint filters, each bytes first entry, varint run, first ordinal, blocks
-//! and their numbers (`partition`)
+//! filters for an entry, u8 what they are of (0 keys, 1 entries), varint filters, each bytes first
+//! entry, varint run, first ordinal, blocks and their numbers (`partition`)
 //! ```
-//! The last run of a level is its own. In version 1 a level has one run: it stands in place of the
-//! runs, and filters name none.
+//! The last run of a level is its own. In version 2 all filters are of keys, and nothing says so. In
+//! version 1, besides, a level has one run: it stands in place of the runs, and filters name none.
 
 use super::block::index_name;
+use super::filter::{FilterForm, FilterOf};
 use super::head::{Change, Data, Head};
 use super::level::Level;
 use super::partition::Partition;
@@ -23,7 +24,7 @@ use std::sync::Arc;
 use strandline_base::bytes::{ByteReader, PutBytes};
 use strandline_base::{Error, Result};
 
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 /// Images of levels with one run each.
 const VERSION_ONE_RUN: u16 = 1;
 
@@ -158,7 +159,11 @@ fn put_slots(out: &mut Vec<u8>, slots: &[Slot]) {
         }
         let mut partitions = slot.level.partitions();
         partitions.retain(|one| !one.is_lent);
-        out.put_varint(slot.level.filter_bits as u64);
+        out.put_varint(slot.level.filters.bits as u64);
+        out.put_u8(match slot.level.filters.of {
+            FilterOf::Keys => 0,
+            FilterOf::Entries => 1,
+        });
         out.put_varint(partitions.len() as u64);
         for partition in partitions {
             debug_assert!(
@@ -196,7 +201,7 @@ pub(super) fn decode(image: &[u8], tree: u64) -> Result<(State, Vec<u64>)> {
 
 fn take_state(reader: &mut ByteReader<'_>, used: &mut Vec<u64>) -> Option<State> {
     let version = reader.u16()?;
-    if ![VERSION, VERSION_ONE_RUN].contains(&version) {
+    if !(VERSION_ONE_RUN..=VERSION).contains(&version) {
         return None;
     }
     let mut state = State {
@@ -270,7 +275,13 @@ fn take_slots(reader: &mut ByteReader<'_>, version: u16, used: &mut Vec<u64>) ->
         let first = reader.varint()?;
         let numbers = take_numbers(reader, used)?;
         first.checked_add(numbers.len() as u64)?;
-        let filter_bits = usize::try_from(reader.varint()?).ok()?;
+        let filters = FilterForm {
+            bits: usize::try_from(reader.varint()?).ok()?,
+            of: match version {
+                VERSION => take_filter_of(reader)?,
+                _ => FilterOf::Keys,
+            },
+        };
         let mut partitions = Vec::new();
         for _ in 0..reader.varint()? {
             let first = reader.bytes()?;
@@ -294,11 +305,19 @@ fn take_slots(reader: &mut ByteReader<'_>, version: u16, used: &mut Vec<u64>) ->
         let level = Level::opened(runs, only_fences, first, numbers);
         slots.push(Slot {
             number,
-            level: Arc::new(level.with_filters(filter_bits, partitions)),
+            level: Arc::new(level.with_filters(filters, partitions)),
             live_from: first,
         });
     }
     Some(slots)
+}
+
+fn take_filter_of(reader: &mut ByteReader<'_>) -> Option<FilterOf> {
+    match reader.u8()? {
+        0 => Some(FilterOf::Keys),
+        1 => Some(FilterOf::Entries),
+        _ => None,
+    }
 }
 
 fn take_numbers(reader: &mut ByteReader<'_>, used: &mut Vec<u64>) -> Option<Vec<u64>> {
@@ -334,6 +353,9 @@ mod tests {
         out.put_varint(first);
         put_numbers(&mut out, &[5]);
         out.put_varint(10);
+        if version == VERSION {
+            out.put_u8(0);
+        }
         out.put_varint(filters.len() as u64);
         for (ordinal, key) in filters.into_iter().zip([b"a", b"b"]) {
             out.put_bytes(key);
@@ -350,7 +372,7 @@ mod tests {
     /// Ordinals behind a right checksum that no writer makes.
     #[test]
     fn ordinals_beyond_all_numbers_are_damage() {
-        for version in [VERSION_ONE_RUN, VERSION] {
+        for version in VERSION_ONE_RUN..=VERSION {
             assert!(decode(&with_level(version, 4, [0, 1]), 1).is_ok());
             for (first, filters) in [(4, [1, 1]), (4, [u64::MAX, 1]), (u64::MAX, [0, 1])] {
                 let error = decode(&with_level(version, first, filters), 1).err();
@@ -361,13 +383,17 @@ mod tests {
         assert!(decode(&with_level(VERSION + 1, 4, [0, 1]), 1).is_err());
     }
 
-    /// Both versions give the same level, and what is written is of the newer one.
+    /// All versions give the same level, and what is written is of the newest one.
     #[test]
-    fn a_level_of_one_run_is_read_in_both_versions() {
-        let images = [VERSION_ONE_RUN, VERSION].map(|version| with_level(version, 4, [0, 1]));
-        let of = |image| Content::of(&decode(image, 1).expect("whole").0).encode();
-        assert_eq!(of(&images[0]), images[1]);
-        assert_eq!(of(&images[1]), images[1]);
+    fn a_level_of_one_run_is_read_in_all_versions() {
+        let versions = VERSION_ONE_RUN..=VERSION;
+        let images: Vec<_> = versions
+            .map(|version| with_level(version, 4, [0, 1]))
+            .collect();
+        for image in &images {
+            let (state, _) = decode(image, 1).expect("whole");
+            assert_eq!(Content::of(&state).encode(), images[2]);
+        }
     }
 
     /// Runs that do not begin with the first block, or not in order, are damage.

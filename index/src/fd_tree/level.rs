@@ -11,7 +11,7 @@
 //!    the last one, and only blocks of it are written or change.
 
 use super::block::{Block, Identity, index_name};
-use super::filter::hash_of_entry;
+use super::filter::{FilterForm, FilterOf};
 use super::partition::{FilterSource, Partition};
 use super::partitions::Partitions;
 use crate::key_hash::hash_bytes;
@@ -42,7 +42,7 @@ pub(super) struct Wanted<'a> {
     /// an entry, or the bytes of a key
     bytes: &'a [u8],
     is_key: bool,
-    hash: u64,
+    key_hash: u64,
 }
 
 impl<'a> Wanted<'a> {
@@ -50,7 +50,7 @@ impl<'a> Wanted<'a> {
         Self {
             bytes: entry,
             is_key: false,
-            hash: hash_of_entry(entry),
+            key_hash: FilterOf::Keys.hash(entry),
         }
     }
 
@@ -58,7 +58,7 @@ impl<'a> Wanted<'a> {
         Self {
             bytes: key,
             is_key: true,
-            hash: hash_bytes(key),
+            key_hash: hash_bytes(key),
         }
     }
 }
@@ -99,23 +99,21 @@ pub(super) struct Level {
     /// has no data entries
     pub only_fences: bool,
     first: u64,
-    /// bits of the filters for each data entry; 0: none
-    pub filter_bits: usize,
+    pub filters: FilterForm,
     /// the filters of data entries, in order
     partitions: RwLock<Partitions>,
     places: RwLock<Places>,
 }
 
 impl Level {
-    pub fn new(run: u64, only_fences: bool, filter_bits: usize) -> Self {
-        Self::opened(vec![(0, run)], only_fences, 0, Vec::new())
-            .with_filters(filter_bits, Vec::new())
+    pub fn new(run: u64, only_fences: bool, filters: FilterForm) -> Self {
+        Self::opened(vec![(0, run)], only_fences, 0, Vec::new()).with_filters(filters, Vec::new())
     }
 
     /// The level with filters of all its data entries.
-    pub fn with_filters(self, filter_bits: usize, partitions: Vec<Arc<Partition>>) -> Self {
+    pub fn with_filters(self, filters: FilterForm, partitions: Vec<Arc<Partition>>) -> Self {
         Self {
-            filter_bits,
+            filters,
             partitions: RwLock::new(Partitions::of(partitions)),
             ..self
         }
@@ -132,7 +130,7 @@ impl Level {
             run: runs.last().map_or(0, |(_, run)| *run),
             only_fences,
             first,
-            filter_bits: 0,
+            filters: FilterForm::default(),
             partitions: RwLock::default(),
             places: RwLock::new(Places { runs, list }),
         }
@@ -234,9 +232,14 @@ impl Level {
     /// Whether there may be this data entry, or one of this key; false is certain. Reads of a
     /// filter that is not in memory what it needs.
     pub fn may_contain(&self, wanted: Wanted<'_>, source: FilterSource<'_>) -> Result<bool> {
-        if self.only_fences || self.filter_bits == 0 {
+        if self.only_fences || self.filters.bits == 0 {
             return Ok(!self.only_fences);
         }
+        let hash = match (self.filters.of, wanted.is_key) {
+            (FilterOf::Keys, _) => wanted.key_hash,
+            (FilterOf::Entries, false) => FilterOf::Entries.hash(wanted.bytes),
+            (FilterOf::Entries, true) => return Ok(true),
+        };
         let mut unread = Vec::new();
         {
             let partitions = self.partitions.read();
@@ -248,14 +251,14 @@ impl Level {
                     break;
                 }
                 match one.in_memory() {
-                    Some(filter) if filter.may_contain(wanted.hash) => return Ok(true),
+                    Some(filter) if filter.may_contain(hash) => return Ok(true),
                     Some(_) => {}
                     None => unread.push(one.clone()),
                 }
             }
         }
         for partition in unread {
-            if partition.may_contain(wanted.hash, source)? {
+            if partition.may_contain(hash, source)? {
                 return Ok(true);
             }
         }

@@ -95,7 +95,7 @@ fn drop_those_of_levels(
     let mut kept = 0;
     for at in 0..new.len() {
         let entry = new[at];
-        let depth = lookup.depth(entry, first)?;
+        let depth = lookup.depth(entry, first, met.is_some())?;
         let mut is_possible = depth > 0;
         if let (Some(met), true) = (met.as_deref_mut(), is_possible) {
             let (has_any, has_other) = lookup.of_key(entry, depth)?;

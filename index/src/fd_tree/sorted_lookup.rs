@@ -4,13 +4,13 @@
 //! once, whatever the number of entries that are looked up in it.
 
 use super::block::{Block, EntryKey};
+use super::filter::FilterOf;
 use super::level::Level;
 use super::partition::Partition;
 use super::read_ahead::ReadAhead;
 use super::state::{Shared, Slot};
 use crate::access_method::Direction;
 use crate::entry::key_of;
-use crate::key_hash::hash_bytes;
 use std::sync::Arc;
 use strandline_base::Result;
 
@@ -43,13 +43,11 @@ impl<'a> SortedLookup<'a> {
         }
     }
 
-    /// The number of levels down to the last one that may have an entry of this entry's key, of
-    /// those from `first` on; 0: none has.
-    pub fn depth(&mut self, entry: &[u8], first: usize) -> Result<usize> {
-        let key = key_of(entry);
-        let hash = hash_bytes(key);
+    /// The number of levels down to the last one that may have this entry, or if `wants_key` another
+    /// one of its key, of those from `first` on; 0: none has.
+    pub fn depth(&mut self, entry: &[u8], first: usize, wants_key: bool) -> Result<usize> {
         for (at, filters) in self.filters.iter_mut().enumerate().skip(first).rev() {
-            if filters.may_contain(self.shared, key, hash)? {
+            if filters.may_contain(self.shared, entry, wants_key)? {
                 return Ok(at + 1);
             }
         }
@@ -171,12 +169,19 @@ impl Filters {
         }
     }
 
-    /// As [`Level::may_contain`], of ascending keys.
-    fn may_contain(&mut self, shared: &Shared, key: &[u8], hash: u64) -> Result<bool> {
-        if self.level.only_fences || self.level.filter_bits == 0 {
+    /// As [`Level::may_contain`], of ascending entries or their keys.
+    fn may_contain(&mut self, shared: &Shared, entry: &[u8], wants_key: bool) -> Result<bool> {
+        if self.level.only_fences || self.level.filters.bits == 0 {
             return Ok(!self.level.only_fences);
         }
-        let is_begun = |one: &Arc<Partition>| *one.first <= *key;
+        let of = self.level.filters.of;
+        let (from, is_key) = match (of, wants_key) {
+            (FilterOf::Keys, _) => (key_of(entry), true),
+            (FilterOf::Entries, false) => (entry, false),
+            (FilterOf::Entries, true) => return Ok(true),
+        };
+        let hash = of.hash(entry);
+        let is_begun = |one: &Arc<Partition>| *one.first <= *from;
         while self.partitions.get(self.begun).is_some_and(is_begun) {
             self.begun += 1;
         }
@@ -184,7 +189,7 @@ impl Filters {
             return Ok(true);
         };
         for (at, one) in self.partitions.iter().enumerate().skip(floor) {
-            if at > floor && !one.first.starts_with(key) {
+            if at > floor && !(is_key && one.first.starts_with(from)) {
                 break;
             }
             if one.may_contain(hash, shared.filter_source())? {

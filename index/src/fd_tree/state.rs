@@ -4,6 +4,7 @@
 //! head's levels are those of `old.slots` followed by `slots` from `old.new_levels` on.
 
 use super::block::Block;
+use super::filter::FilterOf;
 use super::filter_memory::FilterMemory;
 use super::head::{Change, Head};
 use super::level::{Level, Wanted};
@@ -51,6 +52,8 @@ pub struct Settings {
     pub batch_bytes: usize,
     /// bits of a level's filter for each of its entries; 0: no filters
     pub filter_bits: usize,
+    /// what new filters have of each entry; those of older levels stay as they are
+    pub filter_of: FilterOf,
 }
 
 impl Default for Settings {
@@ -64,6 +67,7 @@ impl Default for Settings {
             block_entries_max: u16::MAX as usize,
             batch_bytes: 4 << 20,
             filter_bits: 10,
+            filter_of: FilterOf::Keys,
         }
     }
 }

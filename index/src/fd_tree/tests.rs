@@ -27,7 +27,13 @@ fn small(mode: Mode) -> Settings {
         block_entries_max: 4,
         batch_bytes: 4 * 256,
         filter_bits: 0,
+        filter_of: FilterOf::Keys,
     }
+}
+
+/// One of the forms of filters for each seed.
+fn filter_of(seed: u64) -> FilterOf {
+    [FilterOf::Keys, FilterOf::Entries][seed as usize / 2 % 2]
 }
 
 fn key(number: u64) -> [u8; 16] {
@@ -67,6 +73,7 @@ fn run_model(mode: Mode, seed: u64) {
     let mut rng = Rng::new(seed);
     let settings = Settings {
         filter_bits: 5 * seed as usize,
+        filter_of: filter_of(seed + mode as u64),
         ..small(mode)
     };
     let pool = Pool::new(4000 * seed as usize);

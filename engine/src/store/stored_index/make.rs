@@ -49,7 +49,7 @@ impl Entries {
     /// No entries yet, of an ordered index or of one over boxes.
     fn new(store: &Store, storage: IndexStorage, keys: FileKeys) -> Result<Self> {
         match (storage, keys) {
-            (IndexStorage::Memory, FileKeys::Ordered(parts)) => {
+            (IndexStorage::Memory, FileKeys::Ordered { parts, .. }) => {
                 Ok(Self::in_memory(OrderedIndex::counted(parts, memory(store))))
             }
             (storage, keys) => {
@@ -90,7 +90,18 @@ fn orders(def: &IndexDef) -> Vec<PartOrder> {
 fn keys_of(def: &IndexDef) -> FileKeys {
     match def.method {
         IndexMethod::Spatial => FileKeys::Boxes,
-        IndexMethod::Ordered | IndexMethod::Hash => FileKeys::Ordered(orders(def)),
+        IndexMethod::Ordered | IndexMethod::Hash => FileKeys::Ordered {
+            parts: orders(def),
+            is_unique: def.unique,
+        },
+    }
+}
+
+/// The keys of a constraint's index.
+fn keys_of_table(columns: &[ColumnId]) -> FileKeys {
+    FileKeys::Ordered {
+        parts: key_parts(columns),
+        is_unique: true,
     }
 }
 
@@ -135,7 +146,7 @@ impl StoredIndex {
         if storage.is_memory() {
             return Ok(Self::key_in_memory(table, columns, store));
         }
-        let entries = Entries::new(store, storage, FileKeys::Ordered(key_parts(columns)))?;
+        let entries = Entries::new(store, storage, keys_of_table(columns))?;
         Ok(Self::over_key(table, columns, store, entries, true))
     }
 
@@ -161,7 +172,7 @@ impl StoredIndex {
         store: &Store,
         file: IndexFile,
     ) -> Result<Arc<Self>> {
-        let entries = Entries::of_file(store, file, FileKeys::Ordered(key_parts(columns)))?;
+        let entries = Entries::of_file(store, file, keys_of_table(columns))?;
         if let Some(sequences) = entries.index.sequences() {
             sequences.add(&store.opened_sequences(columns));
         }

@@ -93,6 +93,7 @@ fn run_ascending(order: Order, mode: Mode, seed: u64) -> [usize; 2] {
             tree.checkpoint().unwrap();
             if seed == 2 {
                 settings.filter_bits = 10 - settings.filter_bits;
+                settings.filter_of = filter_of(2 * rng.below(2));
             }
             tree = FdTree::open(settings, blocks.clone(), pool()).unwrap();
             check_whole(&tree, &what);

@@ -101,6 +101,7 @@ fn is_resumed_between_any_two_steps() {
         let settings = Settings {
             batch_bytes: 256,
             filter_bits: 10 * (seed as usize % 2),
+            filter_of: filter_of(seed),
             ..small(Mode::Fc)
         };
         let mut tree = FdTree::open(settings, blocks.clone(), Pool::new(0)).unwrap();

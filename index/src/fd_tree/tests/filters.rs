@@ -3,7 +3,9 @@
 
 use super::interleaved::Hooked;
 use super::*;
+use crate::entry::entry_of;
 use crate::fd_tree::FilterMemory;
+use strandline_base::RowId;
 
 const KEYS: u64 = 3_000;
 
@@ -140,4 +142,73 @@ fn a_damaged_block_of_a_filter_fails_the_lookup_that_needs_it() {
     }
     assert_eq!(failed + found, KEYS as usize);
     assert!(failed > 50 && failed < 400, "{failed}");
+}
+
+/// Filters of entries: an insertion under a key that others have reads nothing, as do removals of
+/// absent entries. Filters of keys lead both into the levels.
+#[test]
+fn an_insertion_under_a_common_key_reads_nothing() {
+    let entry = |number: u64| entry_of(&(number % 7).to_be_bytes(), RowId(number));
+    for (filter_of, is_few) in [(FilterOf::Keys, false), (FilterOf::Entries, true)] {
+        let blocks = Hooked::blocks();
+        let settings = Settings {
+            filter_of,
+            ..settings()
+        };
+        let tree = FdTree::open(settings, blocks.clone(), Pool::new(0)).unwrap();
+        for number in 0..KEYS {
+            assert!(tree.add(&entry(2 * number)).unwrap());
+        }
+        tree.compact().unwrap();
+        let rows_of = |number: u64| {
+            let mut rows = 0;
+            let each = |_: &[u8]| {
+                rows += 1;
+                true
+            };
+            tree.scan_key(&(number % 7).to_be_bytes(), each).unwrap();
+            rows
+        };
+        let all: usize = (0..7).map(rows_of).sum();
+        assert_eq!(all, KEYS as usize);
+        assert_eq!(rows_of(7), rows_of(0));
+        let reads = blocks.reads(|| {
+            for number in 0..100 {
+                assert!(tree.add(&entry(2 * number + 1)).unwrap());
+                assert!(!tree.remove(&entry(2 * (KEYS + number))).unwrap());
+            }
+        });
+        assert_eq!(reads < 80, is_few, "{filter_of:?}: {reads} reads");
+    }
+}
+
+/// Levels keep the form of the filters with which they were written, whatever the settings say.
+#[test]
+fn filters_of_both_forms_are_read_beside_one_another() {
+    let blocks = Arc::new(MemoryBlocks::new(256));
+    let mut model = BTreeSet::new();
+    let mut rng = Rng::new(9);
+    for opening in 0..12 {
+        let settings = Settings {
+            filter_of: filter_of(2 * opening),
+            ..settings()
+        };
+        let tree = FdTree::open(settings, blocks.clone(), Pool::new(0)).unwrap();
+        for _ in 0..400 {
+            let number = rng.below(2 * KEYS);
+            match rng.one_in(3) {
+                true => assert_eq!(tree.remove(&key(number)).unwrap(), model.remove(&number)),
+                false => assert_eq!(tree.add(&key(number)).unwrap(), model.insert(number)),
+            }
+        }
+        let loaded: BTreeSet<u64> = (0..50).map(|_| rng.below(2 * KEYS)).collect();
+        let entries: Vec<[u8; 16]> = loaded.iter().map(|number| key(*number)).collect();
+        let entries: Vec<&[u8]> = entries.iter().map(|entry| &entry[..]).collect();
+        let mut met = Vec::new();
+        tree.load(&entries, rng.one_in(2).then_some(&mut met))
+            .unwrap();
+        model.extend(loaded);
+        verify(&tree, &model, 2 * KEYS, &format!("opening {opening}"));
+        tree.checkpoint().unwrap();
+    }
 }

@@ -86,6 +86,7 @@ fn loads_beside_entries_of_every_kind() {
         let mut rng = Rng::new(seed);
         let settings = Settings {
             filter_bits: [0, 10][seed as usize % 2],
+            filter_of: filter_of(seed),
             head_bytes: 40 * 20 + 600 * (seed as usize % 3),
             ..small([Mode::Fc, Mode::Fc, Mode::FcTuple, Mode::Ds][rng.below(4) as usize])
         };

@@ -29,6 +29,7 @@ fn a_key_has_the_entries_of_a_set_at_every_step() {
         let mut rng = Rng::new(seed);
         let settings = Settings {
             filter_bits: 10 * (seed % 2) as usize,
+            filter_of: filter_of(seed),
             ..small(Mode::Fc)
         };
         let blocks = Arc::new(MemoryBlocks::new(256));
