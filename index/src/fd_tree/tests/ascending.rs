@@ -92,7 +92,7 @@ fn run_ascending(order: Order, mode: Mode, seed: u64) -> [usize; 2] {
         if rng.one_in(40) {
             tree.checkpoint().unwrap();
             if seed == 2 {
-                settings.filter_bits = 10 - settings.filter_bits;
+                settings.filter_bits = 10 * rng.below(2) as usize;
                 settings.filter_of = filter_of(2 * rng.below(2));
             }
             tree = FdTree::open(settings, blocks.clone(), pool()).unwrap();

@@ -212,3 +212,27 @@ fn filters_of_both_forms_are_read_beside_one_another() {
         tree.checkpoint().unwrap();
     }
 }
+
+/// Blocks whose filters have another form are not kept: their level would take them for its own.
+#[test]
+fn blocks_with_filters_of_another_form_are_not_kept() {
+    let blocks = Arc::new(MemoryBlocks::new(256));
+    let mut kept = [0; 2];
+    for opening in 0..8 {
+        let settings = Settings {
+            filter_of: filter_of(2 * (opening / 2)),
+            ..settings()
+        };
+        let tree = FdTree::open(settings, blocks.clone(), Pool::new(0)).unwrap();
+        let numbers = 300 * opening..300 * (opening + 1);
+        for number in numbers {
+            tree.add(&key(number)).unwrap();
+        }
+        tree.compact().unwrap();
+        check_whole(&tree, &format!("opening {opening}"));
+        let slots = tree.shared.state.lock().slots.clone();
+        kept[opening as usize % 2] += slots.iter().map(|slot| slot.level.kept()).sum::<u64>();
+        tree.checkpoint().unwrap();
+    }
+    assert!(kept[1] > 0, "{kept:?}");
+}
