@@ -14,8 +14,9 @@
 //!   reader of its era is left and an image without it is durable.
 //! * A compaction begins at half of the head's budget, so that ascending keys, which the wavefront
 //!   meets last, have room. Writers pay for it ahead, step by step (`budget`, `drive`).
-//! * A level has Bloom filters of its keys, which are written with its blocks (`filter`,
+//! * A level has Bloom filters of its keys or entries, which are written with its blocks (`filter`,
 //!   `partition`, `filtering`), and a load is a source of a compaction (`load`).
+//! * Besides prefix-compressed blocks there are tables of entries of one width (`block`).
 //! * A compaction keeps the blocks of the lowest replaced level that lie before all other entries,
 //!   in place of writing them again: ascending keys write each block of a level about once
 //!   (`compaction`; RFC 3, "Kept blocks").
@@ -24,7 +25,6 @@
 
 mod batch;
 mod block;
-mod block_layout;
 mod budget;
 mod buffer;
 mod builder;
@@ -41,13 +41,10 @@ mod head_memory;
 mod head_size;
 mod image;
 mod inspect;
-mod key_list;
-mod key_table;
 mod level;
 mod load;
 mod loaded;
 mod lookup;
-mod open_block;
 mod partition;
 mod partitions;
 mod plan;

@@ -1,8 +1,19 @@
-//! A block of a level [FD+ §2.1]: entries in order, which do not change. `open_block` has those that
-//! take entries, `block_layout` the bytes on the device.
+//! A block of a level [FD+ §2.1]: entries in order, which do not change. `open` has those that take
+//! entries, `layout` the bytes on the device.
 
-use super::key_list::KeyList;
-use super::key_table::KeyTable;
+mod key_list;
+mod key_table;
+mod layout;
+mod open;
+
+pub(super) use key_table::word_of;
+pub(super) use layout::{ENTRY_OVERHEAD_MAX, HEADER_BYTES};
+pub(super) use open::OpenBlock;
+#[cfg(test)]
+pub(super) use open::common_bytes;
+
+use key_list::KeyList;
+use key_table::KeyTable;
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -23,7 +34,7 @@ impl Kind {
         !matches!(self, Self::Fence(_))
     }
 
-    pub fn code(self) -> KindCode {
+    fn code(self) -> KindCode {
         match self {
             Self::Insert => KindCode::Insert,
             Self::Delete => KindCode::Delete,
@@ -34,7 +45,7 @@ impl Kind {
 
 /// A kind without the ordinal of a fence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum KindCode {
+enum KindCode {
     #[default]
     Insert = 0,
     Delete = 1,
@@ -80,7 +91,7 @@ pub(super) fn index_name(tree: u64) -> String {
 
 /// The kinds of a block's entries.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Kinds {
+struct Kinds {
     first: KindCode,
     /// the kind of each entry; empty while all have the first one's
     each: Vec<KindCode>,
@@ -171,7 +182,7 @@ impl Kinds {
 
 /// The bytes of a block's entries.
 #[derive(Clone, Debug)]
-pub(super) enum Keys {
+enum Keys {
     List(KeyList),
     Table(KeyTable),
 }
@@ -179,10 +190,10 @@ pub(super) enum Keys {
 /// The entries of a block, in order.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
-    pub(super) keys: Keys,
-    pub(super) kinds: Kinds,
+    keys: Keys,
+    kinds: Kinds,
     /// bytes used on the device, the header included
-    pub(super) used_bytes: usize,
+    used_bytes: usize,
 }
 
 impl Block {

@@ -5,10 +5,9 @@
 //! fences that lead to them.
 
 use super::batch::Batch;
-use super::block::{Block, Kind};
+use super::block::{Block, Kind, OpenBlock};
 use super::filtering::Filtering;
 use super::level::{Kept, Level, Place};
-use super::open_block::OpenBlock;
 use super::state::{Settings, Shared};
 use std::sync::Arc;
 use strandline_base::Result;

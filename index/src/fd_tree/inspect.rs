@@ -1,7 +1,7 @@
 //! Figures of a tree: entries, blocks, memory; and of each of its levels, for which all blocks are
 //! read.
 
-use super::block_layout::{ENTRY_OVERHEAD_MAX, HEADER_BYTES};
+use super::block::{ENTRY_OVERHEAD_MAX, HEADER_BYTES};
 use super::drive::Use;
 use super::head::Head;
 use super::scan::ENTRY_BYTES_MAX;

@@ -1,7 +1,7 @@
 //! The filters of a level in order, which a search finds by the first word of their first entries:
 //! it follows a pointer only where words are equal.
 
-use super::key_table::word_of;
+use super::block::word_of;
 use super::partition::Partition;
 use std::sync::Arc;
 

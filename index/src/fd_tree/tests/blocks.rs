@@ -1,8 +1,6 @@
 //! Blocks of entries: both layouts come back, and damage of either is found.
 
-use crate::fd_tree::block::{Block, Identity, Kind};
-use crate::fd_tree::block_layout::HEADER_BYTES;
-use crate::fd_tree::open_block::{OpenBlock, common_bytes};
+use crate::fd_tree::block::{Block, HEADER_BYTES, Identity, Kind, OpenBlock, common_bytes};
 use strandline_base::bytes::PutBytes;
 use strandline_base::checksum;
 use strandline_base::rng::Rng;

@@ -5,8 +5,8 @@
 //! places, up to the first constant byte that the wanted one has not; if these are equal, that byte
 //! decides ([`Sought`]).
 
-use super::block::EntryKey;
-use super::block_layout::varint_bytes;
+use super::EntryKey;
+use super::layout::varint_bytes;
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -339,7 +339,7 @@ fn around(guess: usize, entries: usize, is_below: impl Fn(usize) -> bool) -> (us
 }
 
 /// The first eight bytes; of fewer zeros follow.
-pub(super) fn word_of(bytes: &[u8]) -> u64 {
+pub(in crate::fd_tree) fn word_of(bytes: &[u8]) -> u64 {
     match bytes.first_chunk() {
         Some(word) => u64::from_be_bytes(*word),
         None => {

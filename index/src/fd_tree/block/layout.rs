@@ -22,20 +22,20 @@
 //! A table is smaller where entries share bytes in their middle, as row ids do, or where neighbours
 //! share few. It is searched as it is.
 
-use super::block::{Block, EntryKey, Identity, Keys, Kind, KindCode, Kinds, index_name};
 use super::key_list::KeyList;
 use super::key_table::KeyTable;
-use super::open_block::common_bytes;
+use super::open::common_bytes;
+use super::{Block, EntryKey, Identity, Keys, Kind, KindCode, Kinds, index_name};
 use strandline_base::bytes::{ByteReader, PutBytes};
 use strandline_base::{Error, Result, checksum};
 
 const SEQUENCE: u16 = 1;
 const TABLE: u16 = 2;
 /// Bytes before the entries.
-pub(super) const HEADER_BYTES: usize = 28;
+pub(in crate::fd_tree) const HEADER_BYTES: usize = 28;
 const CHECKSUM_BYTES: usize = 4;
 /// The most bytes of an entry in a block besides its own: kind, two lengths, ordinal.
-pub(super) const ENTRY_OVERHEAD_MAX: usize = 1 + 2 + 2 + 10;
+pub(in crate::fd_tree) const ENTRY_OVERHEAD_MAX: usize = 1 + 2 + 2 + 10;
 /// The kinds of a table's entries differ.
 const MIXED_KINDS: u8 = 3;
 const KIND_BITS: usize = 2;

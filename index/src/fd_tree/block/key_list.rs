@@ -1,6 +1,6 @@
 //! The entries of a block one after the other, with all their bytes.
 
-use super::block::EntryKey;
+use super::EntryKey;
 use std::cmp::Ordering;
 use std::ops::Range;
 

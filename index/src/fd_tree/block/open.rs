@@ -1,13 +1,13 @@
 //! A block under construction, which knows what its entries take in each layout.
 
-use super::block::{Block, Keys, Kind, Kinds};
-use super::block_layout::{HEADER_BYTES, kinds_bytes, varint_bytes};
 use super::key_list::KeyList;
 use super::key_table::{Differing, KeyTable};
+use super::layout::{HEADER_BYTES, kinds_bytes, varint_bytes};
+use super::{Block, Keys, Kind, Kinds};
 
 /// Entries in order, to which more are appended.
 #[derive(Clone, Debug, Default)]
-pub(super) struct OpenBlock {
+pub(in crate::fd_tree) struct OpenBlock {
     keys: KeyList,
     kinds: Kinds,
     sizes: Sizes,
@@ -145,7 +145,7 @@ impl OpenBlock {
 }
 
 /// The number of bytes with which both begin.
-pub(super) fn common_bytes(a: &[u8], b: &[u8]) -> usize {
+pub(in crate::fd_tree) fn common_bytes(a: &[u8], b: &[u8]) -> usize {
     let (words_a, words_b) = (a.as_chunks().0, b.as_chunks().0);
     let mut common = 0;
     for (a, b) in words_a.iter().zip(words_b) {
