@@ -53,6 +53,12 @@ impl PutBytes for Vec<u8> {
     }
 }
 
+/// Bytes of a varint.
+#[must_use]
+pub fn varint_bytes(value: u64) -> usize {
+    (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
+}
+
 fn put_long_varint(out: &mut Vec<u8>, mut v: u64) {
     // One append of a fixed size costs less than one per byte.
     let mut bytes = [0; VARINT_BYTES_MAX];
@@ -163,7 +169,9 @@ mod tests {
     fn round_trips_and_stops_at_the_end() {
         let mut b = Vec::new();
         for v in [0, 1, 127, 128, 300, u64::MAX] {
+            let before = b.len();
             b.put_varint(v);
+            assert_eq!(varint_bytes(v), b.len() - before);
         }
         b.put_bytes(b"xyz");
         let mut r = ByteReader::new(&b);

@@ -29,8 +29,8 @@ use strandline_index::BlockKind;
 const ROWS: [u64; 2] = [1_000_000, 200_000];
 /// Operations of a point, and with --quick.
 const OPERATIONS: [u64; 2] = [2_000, 500];
-/// Insertions of a point of Fig. 12 and 13, and with --quick. As many as in the paper: with few, most
-/// meet a leaf that has no LIDBlock yet, and none meets a full one.
+/// Insertions of a point of Fig. 12 and 13, and with --quick. As many as in the paper: with few,
+/// most meet a leaf that has no LIDBlock yet, and none meets a full one.
 const INSERTIONS: [u64; 2] = [100_000, 10_000];
 /// The paper's most indexes.
 const INDEXES: usize = 16;

@@ -6,11 +6,11 @@ mod key_table;
 mod layout;
 mod open;
 
+#[cfg(test)]
+pub(super) use key_list::common_bytes;
 pub(super) use key_table::word_of;
 pub(super) use layout::{ENTRY_OVERHEAD_MAX, HEADER_BYTES};
 pub(super) use open::OpenBlock;
-#[cfg(test)]
-pub(super) use open::common_bytes;
 
 use key_list::KeyList;
 use key_table::KeyTable;
@@ -245,7 +245,8 @@ impl Block {
         Some(self.get(self.len().checked_sub(1)?)?.0)
     }
 
-    /// The positions of the entries with exactly this key; if there is none, of the next one, empty.
+    /// The positions of the entries with exactly this key; if there is none, of the next one,
+    /// empty.
     fn position(&self, key: &[u8]) -> Range<usize> {
         match &self.keys {
             Keys::List(keys) => keys.find(key),

@@ -10,8 +10,9 @@
 //! filters for an entry, u8 what they are of (0 keys, 1 entries), varint filters, each bytes first
 //! entry, varint run, first ordinal, blocks and their numbers (`partition`)
 //! ```
-//! The last run of a level is its own. In version 2 all filters are of keys, and nothing says so. In
-//! version 1, besides, a level has one run: it stands in place of the runs, and filters name none.
+//! The last run of a level is its own. In version 2 all filters are of keys, and nothing says so.
+//! In version 1, besides, a level has one run: it stands in place of the runs, and filters name
+//! none.
 
 use super::block::index_name;
 use super::filter::{FilterForm, FilterOf};

@@ -43,8 +43,8 @@ impl<'a> SortedLookup<'a> {
         }
     }
 
-    /// The number of levels down to the last one that may have this entry, or if `wants_key` another
-    /// one of its key, of those from `first` on; 0: none has.
+    /// The number of levels down to the last one that may have this entry, or if `wants_key`
+    /// another one of its key, of those from `first` on; 0: none has.
     pub fn depth(&mut self, entry: &[u8], first: usize, wants_key: bool) -> Result<usize> {
         for (at, filters) in self.filters.iter_mut().enumerate().skip(first).rev() {
             if filters.may_contain(self.shared, entry, wants_key)? {

@@ -10,9 +10,9 @@
 //! 1. `frame_bytes` is the sum of the bytes of all filled handles.
 //! 2. Emptying a handle never invalidates a frame a reader holds: readers hold an `Arc`.
 //! 3. A dropped handle returns its bytes.
-//! 4. The ring has one entry per filled handle but those that threads are just emptying, and at most
-//!    as many (or [`DROPPED_MIN`]) of handles that were dropped while filled. The drop that exceeds
-//!    this removes all of them.
+//! 4. The ring has one entry per filled handle but those that threads are just emptying, and at
+//!    most as many (or [`DROPPED_MIN`]) of handles that were dropped while filled. The drop that
+//!    exceeds this removes all of them.
 //! 5. Stamps ascend from the front of a ring to its back.
 //! 6. Frames and pages together exceed the budget by no more than pages that cannot leave, and
 //!    entries that threads are just adding. A page cannot leave while it is latched or dirty. A

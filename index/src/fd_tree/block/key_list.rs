@@ -131,3 +131,18 @@ fn word_at(key: &[u8], at: usize) -> u64 {
         }
     }
 }
+
+/// The number of bytes with which both begin.
+pub(in crate::fd_tree) fn common_bytes(a: &[u8], b: &[u8]) -> usize {
+    let (words_a, words_b) = (a.as_chunks().0, b.as_chunks().0);
+    let mut common = 0;
+    for (a, b) in words_a.iter().zip(words_b) {
+        let differing = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
+        if differing != 0 {
+            return common + differing.trailing_zeros() as usize / 8;
+        }
+        common += size_of::<u64>();
+    }
+    let rest = a.iter().skip(common).zip(b.iter().skip(common));
+    common + rest.take_while(|(a, b)| a == b).count()
+}

@@ -1,16 +1,15 @@
 //! The entries of a block that have one width: the bytes in which no entries differ once, and a row
 //! of the other bytes for each entry. Searches compare rows, so that nothing is copied.
 //!
-//! Invariant: an entry compares with a wanted one as its row does with the wanted bytes in the row's
-//! places, up to the first constant byte that the wanted one has not; if these are equal, that byte
-//! decides ([`Sought`]).
+//! Invariant: an entry compares with a wanted one as its row does with the wanted bytes in the
+//! row's places, up to the first constant byte that the wanted one has not; if these are equal,
+//! that byte decides ([`Sought`]).
 
 use super::EntryKey;
-use super::layout::varint_bytes;
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::ops::Range;
-use strandline_base::bytes::{ByteReader, PutBytes};
+use strandline_base::bytes::{ByteReader, PutBytes, varint_bytes};
 
 const WORD: usize = size_of::<u64>();
 /// A search of more entries begins with a guess.

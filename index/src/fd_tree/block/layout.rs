@@ -22,9 +22,8 @@
 //! A table is smaller where entries share bytes in their middle, as row ids do, or where neighbours
 //! share few. It is searched as it is.
 
-use super::key_list::KeyList;
+use super::key_list::{KeyList, common_bytes};
 use super::key_table::KeyTable;
-use super::open::common_bytes;
 use super::{Block, EntryKey, Identity, Keys, Kind, KindCode, Kinds, index_name};
 use strandline_base::bytes::{ByteReader, PutBytes};
 use strandline_base::{Error, Result, checksum};
@@ -47,10 +46,6 @@ pub(super) fn kinds_bytes(entries: usize, is_one_kind: bool) -> usize {
         true => 1,
         false => 1 + entries.div_ceil(KINDS_A_BYTE),
     }
-}
-
-pub(super) fn varint_bytes(value: u64) -> usize {
-    (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
 
 impl Block {

@@ -1,9 +1,10 @@
 //! A block under construction, which knows what its entries take in each layout.
 
-use super::key_list::KeyList;
+use super::key_list::{KeyList, common_bytes};
 use super::key_table::{Differing, KeyTable};
-use super::layout::{HEADER_BYTES, kinds_bytes, varint_bytes};
+use super::layout::{HEADER_BYTES, kinds_bytes};
 use super::{Block, Keys, Kind, Kinds};
+use strandline_base::bytes::varint_bytes;
 
 /// Entries in order, to which more are appended.
 #[derive(Clone, Debug, Default)]
@@ -142,19 +143,4 @@ impl OpenBlock {
             used_bytes: self.used_bytes(),
         }
     }
-}
-
-/// The number of bytes with which both begin.
-pub(in crate::fd_tree) fn common_bytes(a: &[u8], b: &[u8]) -> usize {
-    let (words_a, words_b) = (a.as_chunks().0, b.as_chunks().0);
-    let mut common = 0;
-    for (a, b) in words_a.iter().zip(words_b) {
-        let differing = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
-        if differing != 0 {
-            return common + differing.trailing_zeros() as usize / 8;
-        }
-        common += size_of::<u64>();
-    }
-    let rest = a.iter().skip(common).zip(b.iter().skip(common));
-    common + rest.take_while(|(a, b)| a == b).count()
 }
