@@ -284,6 +284,45 @@ fn a_table_that_no_writer_makes_is_damage() {
     );
 }
 
+/// Whatever the bytes are, decoding and searching end.
+#[test]
+fn bodies_with_a_few_other_bytes_are_read_or_refused() {
+    let mut rng = Rng::new(11);
+    let (mut read, mut refused) = (0, 0);
+    for round in 0..20_000 {
+        let block = match round % 3 {
+            0 => sequence().block(),
+            1 => table().block(),
+            _ => random_block(&mut rng, 200).block(),
+        };
+        let bytes = block.encode(AT, 256);
+        let mut body = bytes[HEADER_BYTES..block.used_bytes()].to_vec();
+        for _ in 0..1 + rng.below(3) {
+            match body.len() as u64 {
+                0 => body.push(1),
+                len => body[rng.below(len) as usize] = rng.next_u64() as u8,
+            }
+        }
+        let entries = match rng.below(3) {
+            0 => rng.below(1 << 16) as u16,
+            _ => block.len() as u16,
+        };
+        match Block::decode(with_body(bytes[4], entries, &body), AT) {
+            Ok(block) => {
+                read += 1;
+                assert_eq!(block.len(), usize::from(entries));
+                let some = block.iter().take(1_000).chain(block.iter().rev().take(5));
+                for (key, _) in some {
+                    let _ = (block.find(&key), block.floor_fence(&key));
+                }
+                let _ = (block.find(&[]), block.find(&[255; 40]));
+            }
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(read > 1_000 && refused > 1_000, "{read} {refused}");
+}
+
 #[test]
 fn damage_of_every_byte_and_a_wrong_place_are_found() {
     for block in [sequence().block(), table().block()] {
