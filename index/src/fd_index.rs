@@ -268,7 +268,8 @@ impl AccessMethod for FdIndex {
     ) -> Result<Box<dyn Cursor + '_>> {
         let mut range = EntryRange::of(range);
         range.cut_through(direction, &entry_of(key.as_slice(), *row));
-        Ok(Box::new(FdCursor(self.tree.entries(&range, direction))))
+        let entries = self.tree.entries(&range, direction);
+        Ok(Box::new(FdCursor(entries.going_on())))
     }
 
     /// None, too, if a block cannot be read.

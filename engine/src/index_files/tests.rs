@@ -403,7 +403,7 @@ fn a_failure_that_a_writer_has_met_is_told() {
         let key = index.encode(&[strandline_base::Value::BigInt(number)]);
         index.add(&key, strandline_base::RowId(1))
     };
-    for _ in 0..2_000 {
+    for _ in 0..10_000 {
         add().expect("added");
     }
     let blocks = device.open("levels-00000001").expect("the blocks");

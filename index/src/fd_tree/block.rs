@@ -100,7 +100,7 @@ struct Kinds {
 }
 
 impl Kinds {
-    /// So many entries of one kind, of which no fence is known.
+    /// Entries of one kind, of which no fence is known.
     pub fn all_of(code: KindCode) -> Self {
         Self {
             first: code,

@@ -5,12 +5,12 @@
 //! fences that lead to them.
 
 use super::batch::Batch;
-use super::block::{Block, Kind, OpenBlock};
+use super::block::{Block, Kind, OpenBlock, index_name};
 use super::filtering::Filtering;
 use super::level::{Kept, Level, Place};
 use super::state::{Settings, Shared};
 use std::sync::Arc;
-use strandline_base::Result;
+use strandline_base::{Error, Result};
 
 /// One level under construction.
 #[derive(Debug)]
@@ -85,7 +85,11 @@ impl Builders {
             let Some(number) = building.level.number(last) else {
                 continue;
             };
-            building.open = OpenBlock::of(&*shared.read(&building.level, last)?);
+            let block = shared.read(&building.level, last)?;
+            building.open = OpenBlock::of(&block).ok_or_else(|| {
+                let place = format!("block {number} of {}", index_name(shared.settings.tree));
+                Error::corrupt(place, "its entries are not in order: build the index anew")
+            })?;
             building.ordinal = Some(last);
             building.stored = Some(number);
         }

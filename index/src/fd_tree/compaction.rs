@@ -269,7 +269,7 @@ impl Compaction {
         Ok(())
     }
 
-    /// Tells writers how far it is. Every block that is read is written again.
+    /// Tells writers how far it is. About as many blocks are written as are read.
     fn report(&self, shared: &Shared, state: &mut State) {
         let Some(old) = &mut state.old else { return };
         let block_bytes = shared.blocks.block_bytes();
@@ -500,11 +500,10 @@ fn batch_blocks(most: usize, all: u64, least: u64) -> u64 {
 /// The filters of a new level with data.
 fn filter_form(shared: &Shared) -> FilterForm {
     let (bits, of) = (shared.settings.filter_bits, shared.settings.filter_of);
-    let bits = match entries_max(shared.blocks.block_bytes(), bits) {
-        0 => 0,
-        _ => bits,
-    };
-    FilterForm { bits, of }
+    match entries_max(shared.blocks.block_bytes(), bits) {
+        0 => FilterForm::default(),
+        _ => FilterForm { bits, of },
+    }
 }
 
 /// Moves pending entries from the old head to the new one.

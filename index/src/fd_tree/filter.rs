@@ -4,10 +4,10 @@
 //! are of keys, so that lookups of absent keys read nothing either; others are of entries, since
 //! there most inserts meet a key that is there.
 //!
-//! A key's eight bits are in one line of 32 bytes, one bit in each word, as in Parquet's filter. At
-//! 10 bits a key about 1 of 100 absent keys is taken to be present.
+//! The eight bits of a key or entry are in one line of 32 bytes, one bit in each word, as in
+//! Parquet's filter. At 10 bits about 1 of 100 absent ones is taken to be present.
 //!
-//! The words are no part of the protocol: a key is added before the block with its entry is
+//! The words are no part of the protocol: it is added before the block with its entry is
 //! published under the state's lock, which a reader takes before it looks here.
 
 use crate::entry::key_of;

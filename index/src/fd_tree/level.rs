@@ -42,15 +42,17 @@ pub(super) struct Wanted<'a> {
     /// an entry, or the bytes of a key
     bytes: &'a [u8],
     is_key: bool,
-    key_hash: u64,
+    /// by which filters of this form are asked
+    hash: (FilterOf, u64),
 }
 
 impl<'a> Wanted<'a> {
-    pub fn entry(entry: &'a [u8]) -> Self {
+    /// `of`: the form of most filters.
+    pub fn entry(entry: &'a [u8], of: FilterOf) -> Self {
         Self {
             bytes: entry,
             is_key: false,
-            key_hash: FilterOf::Keys.hash(entry),
+            hash: (of, of.hash(entry)),
         }
     }
 
@@ -58,7 +60,16 @@ impl<'a> Wanted<'a> {
         Self {
             bytes: key,
             is_key: true,
-            key_hash: hash_bytes(key),
+            hash: (FilterOf::Keys, hash_bytes(key)),
+        }
+    }
+
+    /// The hash by which filters of a form are asked; None: they do not tell.
+    fn hash(&self, of: FilterOf) -> Option<u64> {
+        match self.hash {
+            (known, hash) if known == of => Some(hash),
+            _ if self.is_key => None,
+            _ => Some(of.hash(self.bytes)),
         }
     }
 }
@@ -175,8 +186,7 @@ impl Level {
         places.runs = kept.runs;
         places.runs.push((kept.places.len() as u64, self.run));
         places.list = kept.places;
-        let mut partitions = self.partitions.write();
-        partitions.edit(|list| drop(list.splice(0..0, kept.partitions)));
+        self.partitions.write().put_first(kept.partitions);
     }
 
     /// Another level has taken over the filters of entries before `key`. The last of them is lent:
@@ -184,17 +194,16 @@ impl Level {
     pub fn give_filters(&self, key: &[u8]) {
         let mut partitions = self.partitions.write();
         let begun = partitions.before(key);
-        partitions.edit(|list| {
-            let lent = list.drain(..begun).next_back();
-            list.splice(0..0, lent.map(|one| Arc::new(one.lent())));
-        });
+        let lent = partitions.take_first(begun).pop();
+        partitions.put_first(lent.map(|one| Arc::new(one.lent())).into_iter().collect());
     }
 
     /// Bytes of the list and of the filters in memory.
     pub fn memory_bytes(&self) -> usize {
         let partitions = self.partitions.read();
         let filters = partitions.list().iter().map(|one| one.memory_bytes());
-        self.places.read().list.capacity() * size_of::<Place>() + filters.sum::<usize>()
+        let places = self.places.read().list.capacity() * size_of::<Place>();
+        places + partitions.list_bytes() + filters.sum::<usize>()
     }
 
     /// The filters.
@@ -223,9 +232,8 @@ impl Level {
     /// their blocks.
     pub fn pass_partitions(&self, wave: &[u8]) -> Vec<u64> {
         let mut partitions = self.partitions.write();
-        let begun = partitions.up_to(wave);
-        let passed = partitions.edit(|list| list.drain(..begun.saturating_sub(1)).collect());
-        let passed: Vec<Arc<Partition>> = passed;
+        let passed = partitions.up_to(wave).saturating_sub(1);
+        let passed = partitions.take_first(passed);
         passed.iter().flat_map(|one| one.owned().to_vec()).collect()
     }
 
@@ -235,10 +243,8 @@ impl Level {
         if self.only_fences || self.filters.bits == 0 {
             return Ok(!self.only_fences);
         }
-        let hash = match (self.filters.of, wanted.is_key) {
-            (FilterOf::Keys, _) => wanted.key_hash,
-            (FilterOf::Entries, false) => FilterOf::Entries.hash(wanted.bytes),
-            (FilterOf::Entries, true) => return Ok(true),
+        let Some(hash) = wanted.hash(self.filters.of) else {
+            return Ok(true);
         };
         let mut unread = Vec::new();
         {

@@ -49,7 +49,7 @@ impl Shared {
         let (mut pointer, path) = state.path(entry);
         let _era = state.enter();
         drop(state);
-        let depth = self.wanted_levels(&path, Wanted::entry(entry))?;
+        let depth = self.wanted_levels(&path, Wanted::entry(entry, self.settings.filter_of))?;
         for Slot { level, .. } in path.iter().take(depth) {
             let Some(ordinal) = pointer else { break };
             let (found, below) = self.look(level, ordinal, |block| block.find(entry))?;

@@ -1,6 +1,6 @@
 //! Filters of a level, each for the data entries from one entry up to the next filter. They are
 //! written with the blocks of the same batch, and read when a lookup first needs them, so that an
-//! opened tree knows its absent keys as well. A filter for which the filters' memory has no room is
+//! opened tree knows what is absent as well. A filter for which the filters' memory has no room is
 //! read by blocks, which the pool keeps: of each lookup at most one, and one more for its size.
 //!
 //! ```text

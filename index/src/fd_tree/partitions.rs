@@ -38,10 +38,23 @@ impl Partitions {
         }
     }
 
-    pub fn edit<R>(&mut self, edit: impl FnOnce(&mut Vec<Arc<Partition>>) -> R) -> R {
-        let result = edit(&mut self.list);
-        *self = Self::of(std::mem::take(&mut self.list));
-        result
+    /// Takes the first ones.
+    pub fn take_first(&mut self, count: usize) -> Vec<Arc<Partition>> {
+        self.words.drain(..count);
+        self.list.drain(..count).collect()
+    }
+
+    /// Puts filters before the others.
+    pub fn put_first(&mut self, first: Vec<Arc<Partition>>) {
+        let words = first.iter().map(|one| word_of(&one.first));
+        self.words.splice(0..0, words);
+        self.list.splice(0..0, first);
+    }
+
+    /// Bytes of the list and the words, without the filters.
+    pub fn list_bytes(&self) -> usize {
+        let words = self.words.capacity() * size_of::<u64>();
+        self.list.capacity() * size_of::<Arc<Partition>>() + words
     }
 
     /// The number of those that begin before an entry.

@@ -70,6 +70,13 @@ impl<'a> Scan<'a> {
         }
     }
 
+    /// The cursor goes on behind one that has ended: it begins with batches as large as the largest.
+    #[must_use]
+    pub fn going_on(mut self) -> Self {
+        self.entries = ENTRIES_MAX;
+        self
+    }
+
     /// The next entry.
     pub fn next(&mut self) -> Result<Option<Box<[u8]>>> {
         while self.buffer.is_empty() && !self.is_ended && self.from < self.before {

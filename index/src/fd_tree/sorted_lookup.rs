@@ -1,7 +1,7 @@
 //! Lookups of ascending entries in the levels of a tree while no compaction changes them. Of most
-//! absent keys the filters tell so, and a filter serves a part of a level, so that the lookups of
-//! one part find it in the processor's cache. For the others each block of a level is read at most
-//! once, whatever the number of entries that are looked up in it.
+//! that are absent the filters tell so, and a filter serves a part of a level, so that the lookups
+//! of one part find it in the processor's cache. For the others each block of a level is read at
+//! most once, whatever the number of entries that are looked up in it.
 
 use super::block::{Block, EntryKey};
 use super::filter::FilterOf;
@@ -43,8 +43,8 @@ impl<'a> SortedLookup<'a> {
         }
     }
 
-    /// The number of levels down to the last one that may have this entry, or if `wants_key`
-    /// another one of its key, of those from `first` on; 0: none has.
+    /// The number of levels down to the last one that may have this entry, or if `wants_key` any of
+    /// its key, of those from `first` on; 0: none has.
     pub fn depth(&mut self, entry: &[u8], first: usize, wants_key: bool) -> Result<usize> {
         for (at, filters) in self.filters.iter_mut().enumerate().skip(first).rev() {
             if filters.may_contain(self.shared, entry, wants_key)? {

@@ -275,7 +275,7 @@ impl State {
 pub(super) struct Shared {
     pub settings: Settings,
     pub blocks: Arc<dyn LevelBlocks>,
-    /// keeps decoded blocks that lookups read
+    /// keeps blocks that lookups read
     pub pool: Arc<Pool>,
     /// the memory for filters
     pub filters: Arc<FilterMemory>,

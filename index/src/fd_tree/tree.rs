@@ -530,6 +530,13 @@ pub(crate) struct Entries<'a> {
 }
 
 impl Entries<'_> {
+    /// They go on behind those of a cursor that has ended.
+    #[must_use]
+    pub fn going_on(mut self) -> Self {
+        self.scan = self.scan.going_on();
+        self
+    }
+
     /// The next entry.
     pub fn next(&mut self) -> Result<Option<Box<[u8]>>> {
         let _gate = self.tree.pass_gate();

@@ -36,8 +36,7 @@ pub enum Moved {
     Evicted,
     /// the hand has passed all the entries it was allowed to
     Passed,
-    /// the hand stops: dirty pages that are colder than all else wait for their write, or no frame
-    /// is left
+    /// the hand stops: dirty pages that are colder than all else wait for their write
     Stopped,
 }
 
@@ -98,6 +97,8 @@ impl Pool {
             };
             match moved {
                 Moved::Evicted => return true,
+                // No frame is left but those that other threads are emptying.
+                Moved::Passed if oldest_page.is_none() => return false,
                 Moved::Passed => {}
                 Moved::Stopped => return false,
             }
@@ -144,10 +145,7 @@ impl Pool {
             }
             self.spare(&mut self.ring.lock(), entry);
         }
-        match through {
-            u64::MAX => Moved::Stopped,
-            _ => Moved::Passed,
-        }
+        Moved::Passed
     }
 
     /// Moves the hand to the next frame with a stamp up to `through` that was not read since the

@@ -12,6 +12,8 @@ use std::ops::Range;
 use strandline_base::bytes::{ByteReader, PutBytes, varint_bytes};
 
 const WORD: usize = size_of::<u64>();
+/// The most equal entries: a fence, and a data entry.
+const EQUAL_ENTRIES_MAX: usize = 2;
 /// A search of more entries begins with a guess.
 const GUESS_ENTRIES_MIN: usize = 16;
 /// Entries on either side of a guess that are looked at first.
@@ -153,13 +155,13 @@ impl KeyTable {
         let mut constant = vec![0; width];
         for (at, byte) in constant.iter_mut().enumerate() {
             if !differing.is_set(at) {
+                // None: a bit behind the width is set.
                 *byte = *stored.next()?;
             }
         }
         Some(Self {
             runs: differing.runs(width),
-            // Else a bit behind the width is set.
-            constant: stored.next().is_none().then(|| constant.into())?,
+            constant: constant.into(),
             differing,
             entries: 0,
             bytes: Vec::new(),
@@ -175,6 +177,9 @@ impl KeyTable {
 
     /// With rows, which are this range of `bytes`. None: there are not as many.
     pub fn with_rows(self, entries: usize, bytes: Vec<u8>, rows: Range<usize>) -> Option<Self> {
+        if self.differing.count == 0 && entries > EQUAL_ENTRIES_MAX {
+            return None;
+        }
         let table = Self {
             entries,
             bytes,
@@ -194,7 +199,15 @@ impl KeyTable {
 
     /// Bytes of memory.
     pub fn memory_bytes(&self) -> usize {
-        self.constant.len() + self.bytes.capacity()
+        let runs = match self.runs.spilled() {
+            true => self.runs.capacity() * size_of::<Range<usize>>(),
+            false => 0,
+        };
+        let bits = match self.differing.bits.spilled() {
+            true => self.differing.bits.capacity(),
+            false => 0,
+        };
+        self.constant.len() + runs + bits + self.bytes.capacity()
     }
 
     fn row(&self, at: usize) -> &[u8] {

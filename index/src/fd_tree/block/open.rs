@@ -71,13 +71,16 @@ impl Sizes {
 }
 
 impl OpenBlock {
-    /// With the entries of a block.
-    pub fn of(block: &Block) -> Self {
+    /// With the entries of a block; None: they are not in order.
+    pub fn of(block: &Block) -> Option<Self> {
         let mut open = Self::default();
         for (key, kind) in block.iter() {
+            if open.keys.last().is_some_and(|last| *last > *key) {
+                return None;
+            }
             open.push(&key, kind);
         }
-        open
+        Some(open)
     }
 
     pub fn len(&self) -> usize {

@@ -78,8 +78,12 @@ fn comes_back_and_is_searched() {
     decoded(&OpenBlock::default(), 64, SEQUENCE);
 }
 
-/// Entries of one width, random in some bytes, with kinds of one or several sorts.
-fn random_block(rng: &mut Rng, bytes: usize) -> OpenBlock {
+/// Entries as they are pushed.
+type Items = Vec<(Vec<u8>, Kind)>;
+
+/// Entries of one width, random in some bytes, with kinds of one or several sorts, and what was
+/// pushed.
+fn random_block(rng: &mut Rng, bytes: usize) -> (OpenBlock, Items) {
     let width = rng.below(40) as usize;
     let constant: Vec<bool> = (0..width).map(|_| rng.below(3) > 0).collect();
     let letters = 1 + rng.below(256);
@@ -100,7 +104,8 @@ fn random_block(rng: &mut Rng, bytes: usize) -> OpenBlock {
     }
     keys.sort_unstable();
     keys.dedup();
-    let (mut block, mixed, mut ordinal) = (OpenBlock::default(), rng.below(4), 0);
+    let (mut block, mut items) = (OpenBlock::default(), Items::new());
+    let (mixed, mut ordinal) = (rng.below(4), 0);
     for key in &keys {
         ordinal += rng.below(300);
         let kinds = match (mixed, rng.below(4)) {
@@ -114,8 +119,34 @@ fn random_block(rng: &mut Rng, bytes: usize) -> OpenBlock {
         if !block.push_if_room(key, kinds, bytes, 300) {
             break;
         }
+        items.extend(kinds.iter().map(|kind| (key.clone(), *kind)));
     }
-    block
+    (block, items)
+}
+
+/// Searches for these keys find what a naive one finds among the items.
+fn check_searches(block: &Block, items: &Items, wanted: impl Iterator<Item = Vec<u8>>) {
+    for wanted in wanted {
+        let below = items.iter().filter(|(key, _)| *key < wanted).count();
+        let up_to = items.iter().filter(|(key, _)| *key <= wanted).count();
+        let fence = items[..up_to]
+            .iter()
+            .rev()
+            .find_map(|(_, kind)| match kind {
+                Kind::Fence(to) => Some(*to),
+                _ => None,
+            });
+        let data = items[below..up_to].iter().find(|(_, kind)| kind.is_data());
+        let is_insert = data.map(|(_, kind)| *kind == Kind::Insert);
+        assert_eq!(block.below(&wanted), below, "{wanted:?} in {items:?}");
+        assert_eq!(block.up_to(&wanted), up_to, "{wanted:?} in {items:?}");
+        assert_eq!(
+            block.find(&wanted),
+            (is_insert, fence),
+            "{wanted:?} in {items:?}"
+        );
+        assert_eq!(block.floor_fence(&wanted), fence, "{wanted:?} in {items:?}");
+    }
 }
 
 /// A block is never larger than its room, comes back, and takes entries as one that was not read
@@ -126,12 +157,26 @@ fn random_blocks_come_back_and_go_on() {
     let mut layouts = [0; 2];
     for _ in 0..2_000 {
         let bytes = 128 + rng.below(1024) as usize;
-        let mut open = random_block(&mut rng, bytes);
+        let (mut open, items) = random_block(&mut rng, bytes);
         assert!(open.used_bytes() <= bytes && open.len() <= 300);
         let layout = open.block().encode(AT, bytes)[4];
         layouts[usize::from(layout) - 1] += 1;
         let block = decoded(&open, bytes, layout);
-        let mut again = OpenBlock::of(&block);
+        assert_eq!(entries(&block), items);
+        let near = items.iter().flat_map(|(key, _)| {
+            let mut other = key.clone();
+            if let Some(last) = other.last_mut() {
+                *last = last.wrapping_add(rng.below(3) as u8).wrapping_sub(1);
+            }
+            let cut = key[..rng.below(1 + key.len() as u64) as usize].to_vec();
+            [key.clone(), other, cut, [key, &[0][..]].concat()]
+        });
+        check_searches(
+            &block,
+            &items,
+            near.collect::<Vec<_>>().into_iter().take(60),
+        );
+        let mut again = OpenBlock::of(&block).unwrap();
         let last = block.last_key().unwrap_or_default().to_vec();
         for rest in [&[][..], &[0], &[200, 1]] {
             let key = [&last, rest].concat();
@@ -145,7 +190,7 @@ fn random_blocks_come_back_and_go_on() {
     assert!(layouts.iter().all(|count| *count > 200), "{layouts:?}");
 }
 
-/// Random keys with row ids, as most indexes have them: a table takes two thirds of a sequence.
+/// Random keys with row ids, as most indexes have them. A sequence has 250 of them in 4 KiB.
 #[test]
 fn a_table_has_more_entries_than_a_sequence() {
     let mut rng = Rng::new(1);
@@ -157,7 +202,7 @@ fn a_table_has_more_entries_than_a_sequence() {
     let room = keys
         .iter()
         .take_while(|key| block.push_if_room(&key[..], &[Kind::Insert], 4096, 1_000));
-    // Nine bytes each: six of the key after its first one, two of the row.
+    // Nine bytes each: seven of the key, two of the row.
     assert!((430..460).contains(&room.count()), "{}", block.len());
     decoded(&block, 4096, TABLE);
 }
@@ -197,6 +242,11 @@ fn searches_find_what_a_naive_one_finds() {
             })
             .collect();
         keys.sort_unstable();
+        // A fence and a data entry may be equal.
+        keys = keys
+            .chunk_by(|a, b| a == b)
+            .flat_map(|same| same.iter().take(2).cloned())
+            .collect();
         let mut block = OpenBlock::default();
         for key in &keys {
             block.push(key, Kind::Insert);
@@ -293,7 +343,7 @@ fn bodies_with_a_few_other_bytes_are_read_or_refused() {
         let block = match round % 3 {
             0 => sequence().block(),
             1 => table().block(),
-            _ => random_block(&mut rng, 200).block(),
+            _ => random_block(&mut rng, 200).0.block(),
         };
         let bytes = block.encode(AT, 256);
         let mut body = bytes[HEADER_BYTES..block.used_bytes()].to_vec();
@@ -316,11 +366,60 @@ fn bodies_with_a_few_other_bytes_are_read_or_refused() {
                     let _ = (block.find(&key), block.floor_fence(&key));
                 }
                 let _ = (block.find(&[]), block.find(&[255; 40]));
+                let _ = OpenBlock::of(&block);
             }
             Err(_) => refused += 1,
         }
     }
     assert!(read > 1_000 && refused > 1_000, "{read} {refused}");
+}
+
+/// Many entries, evenly spread, in clusters, and with most at one end: the guess is right, and as
+/// wrong as it can be.
+#[test]
+fn searches_in_large_tables_find_what_a_naive_one_finds() {
+    let mut rng = Rng::new(5);
+    let shapes: [fn(u64, &mut Rng) -> u64; 5] = [
+        |at, _| at * 1_000_003,
+        |_, rng| rng.next_u64() >> 8,
+        |at, rng| (at / 50) << 50 | rng.below(1 << 20),
+        |at, _| if at < 299 { at } else { u64::MAX >> 8 },
+        |at, _| {
+            if at == 0 {
+                0
+            } else {
+                (u64::MAX >> 8) - 400 + at
+            }
+        },
+    ];
+    let mut tables = 0;
+    for shape in shapes {
+        for count in [17, 18, 40, 300] {
+            let mut keys: Vec<_> = (0..count)
+                .map(|at| shape(at, &mut rng).to_be_bytes())
+                .collect();
+            keys.sort_unstable();
+            keys.dedup();
+            let mut open = OpenBlock::default();
+            let items: Items = keys
+                .iter()
+                .map(|key| (key.to_vec(), Kind::Insert))
+                .collect();
+            items.iter().for_each(|(key, kind)| open.push(key, *kind));
+            let layout = open.block().encode(AT, 4096)[4];
+            tables += usize::from(layout == TABLE);
+            let block = decoded(&open, 4096, layout);
+            let wanted = items.iter().flat_map(|(key, _)| {
+                let number = u64::from_be_bytes(key.as_slice().try_into().unwrap());
+                let near = [number.saturating_sub(1), number, number + 1];
+                near.map(|number| number.to_be_bytes().to_vec())
+            });
+            check_searches(&block, &items, wanted);
+            let far = (0..50).map(|_| rng.next_u64().to_be_bytes().to_vec());
+            check_searches(&block, &items, far.collect::<Vec<_>>().into_iter());
+        }
+    }
+    assert!(tables > 10, "{tables} tables");
 }
 
 #[test]

@@ -171,7 +171,8 @@ fn an_insertion_under_a_common_key_reads_nothing() {
         };
         let all: usize = (0..7).map(rows_of).sum();
         assert_eq!(all, KEYS as usize);
-        assert_eq!(rows_of(7), rows_of(0));
+        let absent = |_: &[u8]| panic!("no row has this key");
+        tree.scan_key(&7_u64.to_be_bytes(), absent).unwrap();
         let reads = blocks.reads(|| {
             for number in 0..100 {
                 assert!(tree.add(&entry(2 * number + 1)).unwrap());
@@ -188,6 +189,7 @@ fn filters_of_both_forms_are_read_beside_one_another() {
     let blocks = Arc::new(MemoryBlocks::new(256));
     let mut model = BTreeSet::new();
     let mut rng = Rng::new(9);
+    let mut were_mixed = 0;
     for opening in 0..12 {
         let settings = Settings {
             filter_of: filter_of(2 * opening),
@@ -201,16 +203,23 @@ fn filters_of_both_forms_are_read_beside_one_another() {
                 false => assert_eq!(tree.add(&key(number)).unwrap(), model.insert(number)),
             }
         }
-        let loaded: BTreeSet<u64> = (0..50).map(|_| rng.below(2 * KEYS)).collect();
+        let slots = tree.shared.state.lock().slots.clone();
+        let forms = slots.iter().map(|slot| slot.level.filters.of);
+        let forms: Vec<FilterOf> = forms.collect();
+        were_mixed += usize::from(forms.windows(2).any(|two| two[0] != two[1]));
+        // More than are added one by one.
+        let loaded: BTreeSet<u64> = (0..100).map(|_| rng.below(2 * KEYS)).collect();
         let entries: Vec<[u8; 16]> = loaded.iter().map(|number| key(*number)).collect();
         let entries: Vec<&[u8]> = entries.iter().map(|entry| &entry[..]).collect();
         let mut met = Vec::new();
-        tree.load(&entries, rng.one_in(2).then_some(&mut met))
-            .unwrap();
+        let is_unique = rng.one_in(2);
+        tree.load(&entries, is_unique.then_some(&mut met)).unwrap();
+        assert!(met.is_empty(), "each key has one row: {met:?}");
         model.extend(loaded);
         verify(&tree, &model, 2 * KEYS, &format!("opening {opening}"));
         tree.checkpoint().unwrap();
     }
+    assert!(were_mixed > 2, "{were_mixed} openings with both forms");
 }
 
 /// Blocks whose filters have another form are not kept: their level would take them for its own.

@@ -251,3 +251,41 @@ fn a_load_reads_few_blocks_of_levels_that_stay() {
         verify(&tree, &model, 2000, "after loads");
     }
 }
+
+/// Entries unlike the others make the tables of a level larger, so that it may outgrow the number
+/// that its compaction has planned. It is a sound level, during the compaction as well, and has a
+/// greater number afterwards.
+#[test]
+fn a_level_may_outgrow_its_planned_number() {
+    let settings = Settings {
+        head_bytes: 24_000,
+        head_blocks: 4,
+        block_entries_max: 200,
+        ..small(Mode::Fc)
+    };
+    let tree = FdTree::open(settings, Arc::new(MemoryBlocks::new(256)), Pool::new(0)).unwrap();
+    let dense = |number: u64| (u128::from(number) << 64 | u128::from(number)).to_be_bytes();
+    let entries: Vec<[u8; 16]> = (0..5_000).map(dense).collect();
+    let entries: Vec<&[u8]> = entries.iter().map(|entry| &entry[..]).collect();
+    tree.load(&entries, None).unwrap();
+    let mut rng = Rng::new(4);
+    let mut outgrown = 0;
+    let mut wide = 0;
+    for _ in 0..600 {
+        let row = u128::from(rng.next_u64());
+        let entry = (u128::from(rng.below(5_000)) << 64 | row | 1 << 63).to_be_bytes();
+        wide += usize::from(tree.add(&entry).unwrap());
+        tree.compact_step().unwrap();
+        check_whole(&tree, "scattered entries");
+        let state = tree.shared.state.lock();
+        let new = state.old.as_ref().map_or(0, |old| old.new_levels);
+        let written = state.slots.iter().take(new);
+        let is_too_large =
+            |slot: &&crate::fd_tree::state::Slot| !settings.holds(slot.number, slot.blocks());
+        outgrown += written.filter(is_too_large).count();
+    }
+    while tree.compact_step().unwrap() {}
+    check_whole(&tree, "the end");
+    assert_eq!(tree.len(), 5_000 + wide);
+    assert!(outgrown > 0, "no level was too large");
+}
