@@ -70,7 +70,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The cursor goes on behind one that has ended: it begins with batches as large as the largest.
+    /// The cursor goes on behind one that has ended: it begins with the largest batches.
     #[must_use]
     pub fn going_on(mut self) -> Self {
         self.entries = ENTRIES_MAX;
