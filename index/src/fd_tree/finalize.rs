@@ -28,7 +28,7 @@ pub(super) fn skip_levels(shared: &Shared) -> Result<()> {
             let block = shared.read(&first.level, ordinal)?;
             for (key, kind) in block.iter() {
                 if let Kind::Fence(to) = kind {
-                    fences.insert(key.into(), to);
+                    fences.insert(key, to);
                 }
             }
         }

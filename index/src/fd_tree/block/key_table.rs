@@ -242,7 +242,12 @@ impl KeyTable {
             rest.get(..range.len()).unwrap_or(rest)
         };
         let width = self.constant.len();
-        for run in self.runs.iter().cloned().chain([width..width]) {
+        for run in self
+            .runs
+            .iter()
+            .cloned()
+            .chain(std::iter::once(width..width))
+        {
             let constant = self.constant.get(at..run.start).unwrap_or_default();
             match constant.cmp(part(at..run.start)) {
                 Ordering::Equal => {}
