@@ -49,6 +49,7 @@ pub enum FilterOf {
 
 impl FilterOf {
     /// What a filter looks at of an entry.
+    #[inline]
     pub fn hash(self, entry: &[u8]) -> u64 {
         match self {
             Self::Keys => hash_bytes(key_of(entry)),

@@ -51,8 +51,9 @@ impl KeyList {
         self.get(self.len().checked_sub(1)?)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        (0..self.len()).filter_map(|at| self.get(at))
+    /// All entries, one after the other.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// Puts an entry in the place of `out`. Returns whether there is one.
@@ -71,15 +72,25 @@ impl KeyList {
         if shared > last.len() {
             return false;
         }
+        let before = last.start..last.start + shared;
+        self.bytes.extend_from_within(before);
+        self.bytes.extend_from_slice(rest);
+        self.end_entry(shared, rest.len());
+        true
+    }
+
+    /// Appends an entry, which begins with `shared` bytes of the last one.
+    pub fn append(&mut self, entry: &[u8], shared: usize) {
+        self.bytes.extend_from_slice(entry);
+        self.end_entry(shared, entry.len());
+    }
+
+    fn end_entry(&mut self, shared: usize, bytes: usize) {
         self.common = match self.ends.is_empty() {
-            true => rest.len(),
+            true => bytes,
             false => self.common.min(shared),
         };
-        let shared = last.start..last.start + shared;
-        self.bytes.extend_from_within(shared);
-        self.bytes.extend_from_slice(rest);
         self.ends.push(self.bytes.len() as u32);
-        true
     }
 
     /// The positions of the entries that are equal to the wanted one; if there is none, of the next

@@ -6,6 +6,7 @@
 //! that byte decides ([`Sought`]).
 
 use super::EntryKey;
+use super::key_list::KeyList;
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -41,6 +42,24 @@ impl Differing {
         bits >> (at % WORD) & 1 == 1
     }
 
+    /// Bytes in which entries differ.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The bits of each eight bytes in which two entries of the width differ and which are not set.
+    fn more<'a>(&'a self, first: &'a [u8], key: &'a [u8]) -> impl Iterator<Item = u8> + 'a {
+        let words = first.chunks(WORD).zip(key.chunks(WORD));
+        let bits = self.bits.iter().zip(words);
+        bits.map(|(bits, (a, b))| differing_bytes(a, b) & !bits)
+    }
+
+    /// Bytes in which entries differ, one more entry included.
+    pub fn count_with(&self, first: &[u8], key: &[u8]) -> usize {
+        let more = self.more(first, key).map(|more| more.count_ones() as usize);
+        self.count + more.sum::<usize>()
+    }
+
     /// Sets those in which two entries of the width differ.
     pub fn add(&mut self, first: &[u8], key: &[u8]) {
         let words = first.chunks(WORD).zip(key.chunks(WORD));
@@ -49,12 +68,6 @@ impl Differing {
             *bits |= more;
             self.count += more.count_ones() as usize;
         }
-    }
-
-    /// Bytes of a table of so many entries of a width, but for kinds and ordinals.
-    pub fn table_bytes(&self, width: usize, entries: usize) -> usize {
-        let constant = width - self.count;
-        varint_bytes(width as u64) + self.bits.len() + constant + entries * self.count
     }
 
     /// Runs of bytes in which entries differ.
@@ -72,13 +85,23 @@ impl Differing {
 
 /// A bit for each of up to eight bytes: 1 if they differ.
 fn differing_bytes(a: &[u8], b: &[u8]) -> u8 {
-    if let (Some(a), Some(b)) = (a.first_chunk(), b.first_chunk())
-        && u64::from_le_bytes(*a) == u64::from_le_bytes(*b)
-    {
+    let differing = word_of(a) ^ word_of(b);
+    if differing == 0 {
         return 0;
     }
-    let pairs = a.iter().zip(b).enumerate();
-    pairs.fold(0, |bits, (at, (a, b))| bits | u8::from(a != b) << at)
+    // The highest bit of each byte that is not zero, then these bits side by side. The first byte
+    // is the highest one of the words.
+    let low = u64::from_be_bytes([0x7f; WORD]);
+    let highest = ((differing & low) + low | differing) & !low;
+    let first_lowest = (highest >> 7).swap_bytes();
+    (first_lowest.wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8
+}
+
+/// Bytes of a table of so many entries of a width that differ in so many bytes, but for kinds and
+/// ordinals.
+pub(super) fn table_bytes(width: usize, differing: usize, entries: usize) -> usize {
+    let constant = width - differing;
+    varint_bytes(width as u64) + width.div_ceil(WORD) + constant + entries * differing
 }
 
 /// Entries of one width, in order.
@@ -105,19 +128,25 @@ struct Sought {
 
 impl KeyTable {
     /// The table of entries of one width which differ in these bytes.
-    pub fn of<'a>(differing: Differing, keys: impl Iterator<Item = &'a [u8]>) -> Self {
-        let mut keys = keys.peekable();
-        let mut constant: Box<[u8]> = (*keys.peek().unwrap_or(&&[][..])).into();
-        let runs = differing.runs(constant.len());
+    pub fn of(differing: Differing, keys: &KeyList) -> Self {
+        let mut constant: Box<[u8]> = keys.get(0).unwrap_or_default().into();
+        let (width, entries) = (constant.len(), keys.len());
+        let runs = differing.runs(width);
+        let mut bytes = vec![0; entries * differing.count];
+        let mut of_row = 0;
         for run in &runs {
             constant.get_mut(run.clone()).unwrap_or_default().fill(0);
-        }
-        let (mut bytes, mut entries) = (Vec::new(), 0);
-        for key in keys {
-            for run in &runs {
-                bytes.extend_from_slice(key.get(run.clone()).unwrap_or_default());
-            }
-            entries += 1;
+            let rows = bytes.chunks_exact_mut(differing.count);
+            let parts = keys
+                .bytes()
+                .chunks_exact(width)
+                .zip(rows)
+                .map(|(key, row)| {
+                    let row = row.get_mut(of_row..of_row + run.len()).unwrap_or_default();
+                    (key.get(run.clone()).unwrap_or_default(), row)
+                });
+            copy_parts(parts, run.len());
+            of_row += run.len();
         }
         let table = Self {
             differing,
@@ -364,6 +393,30 @@ pub(in crate::fd_tree) fn word_of(bytes: &[u8]) -> u64 {
             let pairs = word.iter_mut().zip(bytes);
             pairs.for_each(|(to, from)| *to = *from);
             u64::from_be_bytes(word)
+        }
+    }
+}
+
+/// Copies parts of `length` bytes. A copy of a length that the compiler knows is an instruction or
+/// two, and most parts are short.
+fn copy_parts<'a>(parts: impl Iterator<Item = (&'a [u8], &'a mut [u8])>, length: usize) {
+    match length {
+        1 => copy_chunks::<1>(parts),
+        2 => copy_chunks::<2>(parts),
+        3 => copy_chunks::<3>(parts),
+        4 => copy_chunks::<4>(parts),
+        5 => copy_chunks::<5>(parts),
+        6 => copy_chunks::<6>(parts),
+        7 => copy_chunks::<7>(parts),
+        8 => copy_chunks::<8>(parts),
+        _ => parts.for_each(|(from, to)| to.copy_from_slice(from)),
+    }
+}
+
+fn copy_chunks<'a, const N: usize>(parts: impl Iterator<Item = (&'a [u8], &'a mut [u8])>) {
+    for (from, to) in parts {
+        if let (Some(from), Some(to)) = (from.first_chunk::<N>(), to.first_chunk_mut::<N>()) {
+            *to = *from;
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A block under construction, which knows what its entries take in each layout.
 
 use super::key_list::{KeyList, common_bytes};
-use super::key_table::{Differing, KeyTable};
+use super::key_table::{Differing, KeyTable, table_bytes};
 use super::layout::{HEADER_BYTES, kinds_bytes};
 use super::{Block, Keys, Kind, Kinds};
 use strandline_base::bytes::varint_bytes;
@@ -12,17 +12,18 @@ pub(in crate::fd_tree) struct OpenBlock {
     keys: KeyList,
     kinds: Kinds,
     sizes: Sizes,
+    /// where entries of one width differ
+    differing: Differing,
 }
 
 /// What entries take in each layout.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Sizes {
     entries: usize,
     /// bytes as a sequence
     sequence: usize,
-    /// width of the entries, and the bytes in which they differ; None: their widths differ, or
-    /// there is no entry
-    table: Option<(usize, Differing)>,
+    /// bytes of each entry; None: they differ, or there is no entry
+    width: Option<usize>,
     /// bytes of the fences' ordinals
     ordinals: usize,
     /// the kinds that there are, a bit for each code
@@ -31,17 +32,15 @@ struct Sizes {
 
 impl Sizes {
     /// With more entries of one key, which begins with `shared` bytes of the last one.
-    fn after(&self, first: Option<&[u8]>, key: &[u8], shared: usize, kinds: &[Kind]) -> Self {
-        let mut after = self.clone();
-        match (first, &mut after.table) {
-            (None, table) => *table = Some((key.len(), Differing::none(key.len()))),
-            (Some(first), Some((width, differing))) if *width == key.len() => {
-                differing.add(first, key);
-            }
-            (Some(_), table) => *table = None,
-        }
-        for (nth, kind) in kinds.iter().enumerate() {
-            let shared = if nth == 0 { shared } else { key.len() };
+    #[inline]
+    fn after(self, key: &[u8], shared: usize, kinds: &[Kind]) -> Self {
+        let mut after = self;
+        after.width = match self.entries {
+            0 => Some(key.len()),
+            _ => self.width.filter(|width| *width == key.len()),
+        };
+        let mut shared = shared;
+        for kind in kinds {
             let rest = key.len() - shared;
             let ordinal = match kind {
                 Kind::Fence(to) => varint_bytes(*to),
@@ -52,21 +51,24 @@ impl Sizes {
             after.entries += 1;
             after.ordinals += ordinal;
             after.kinds |= 1 << kind.code() as u8;
+            shared = key.len();
         }
         after
     }
 
-    /// Bytes as a table, if it is not larger than a sequence.
-    fn table_bytes(&self) -> Option<usize> {
-        let (width, differing) = self.table.as_ref()?;
+    /// Bytes as a table, if entries of one width that differ in so many bytes are not larger so
+    /// than as a sequence.
+    #[inline]
+    fn table_bytes(&self, differing: usize) -> Option<usize> {
         let kinds = kinds_bytes(self.entries, self.kinds.is_power_of_two());
-        let bytes = differing.table_bytes(*width, self.entries) + kinds + self.ordinals;
+        let constant = table_bytes(self.width?, differing, self.entries);
+        let bytes = constant + kinds + self.ordinals;
         Some(bytes).filter(|bytes| *bytes <= self.sequence)
     }
 
     /// Bytes used on the device, the header included.
-    fn used_bytes(&self) -> usize {
-        HEADER_BYTES + self.table_bytes().unwrap_or(self.sequence)
+    fn used_bytes(&self, differing: usize) -> usize {
+        HEADER_BYTES + self.table_bytes(differing).unwrap_or(self.sequence)
     }
 }
 
@@ -89,7 +91,7 @@ impl OpenBlock {
 
     /// Bytes used on the device, the header included.
     pub fn used_bytes(&self) -> usize {
-        self.sizes.used_bytes()
+        self.sizes.used_bytes(self.differing.count())
     }
 
     /// Appends entries with one key, which is not less than the last one, if they fit into a block
@@ -102,8 +104,12 @@ impl OpenBlock {
         entries_max: usize,
     ) -> bool {
         let shared = self.shared_with_last(key);
-        let after = self.sizes.after(self.keys.get(0), key, shared, kinds);
-        let has_room = after.used_bytes() <= bytes && after.entries <= entries_max;
+        let after = self.sizes.after(key, shared, kinds);
+        let differing = match (after.width, self.keys.get(0)) {
+            (Some(_), Some(first)) => self.differing.count_with(first, key),
+            _ => 0,
+        };
+        let has_room = after.used_bytes(differing) <= bytes && after.entries <= entries_max;
         if has_room {
             self.append(key, kinds, shared, after);
         }
@@ -113,7 +119,7 @@ impl OpenBlock {
     /// Appends an entry, whose key is not less than the last one.
     pub fn push(&mut self, key: &[u8], kind: Kind) {
         let shared = self.shared_with_last(key);
-        let after = self.sizes.after(self.keys.get(0), key, shared, &[kind]);
+        let after = self.sizes.after(key, shared, &[kind]);
         self.append(key, &[kind], shared, after);
     }
 
@@ -123,11 +129,15 @@ impl OpenBlock {
 
     fn append(&mut self, key: &[u8], kinds: &[Kind], shared: usize, after: Sizes) {
         debug_assert!(self.keys.last().is_none_or(|last| last <= key), "in order");
+        match self.keys.get(0) {
+            None => self.differing = Differing::none(key.len()),
+            Some(first) if after.width.is_some() => self.differing.add(first, key),
+            Some(_) => {}
+        }
         let mut shared = shared;
         for kind in kinds {
             self.kinds.push(self.len(), *kind);
-            self.keys
-                .push(shared, key.get(shared..).unwrap_or_default());
+            self.keys.append(key, shared);
             shared = key.len();
         }
         self.sizes = after;
@@ -135,9 +145,9 @@ impl OpenBlock {
 
     /// The entries so far.
     pub fn block(&self) -> Block {
-        let table = self.sizes.table.as_ref();
-        let keys = match table.filter(|_| self.sizes.table_bytes().is_some()) {
-            Some((_, differing)) => Keys::Table(KeyTable::of(differing.clone(), self.keys.iter())),
+        let differing = &self.differing;
+        let keys = match self.sizes.table_bytes(differing.count()) {
+            Some(_) => Keys::Table(KeyTable::of(differing.clone(), &self.keys)),
             None => Keys::List(self.keys.clone()),
         };
         Block {
