@@ -92,7 +92,7 @@ fn differing_bytes(a: &[u8], b: &[u8]) -> u8 {
     // The highest bit of each byte that is not zero, then these bits side by side. The first byte
     // is the highest one of the words.
     let low = u64::from_be_bytes([0x7f; WORD]);
-    let highest = ((differing & low) + low | differing) & !low;
+    let highest = (((differing & low) + low) | differing) & !low;
     let first_lowest = (highest >> 7).swap_bytes();
     (first_lowest.wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8
 }
