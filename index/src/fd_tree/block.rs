@@ -8,7 +8,7 @@ mod open;
 
 #[cfg(test)]
 pub(super) use key_list::common_bytes;
-pub(super) use key_table::word_of;
+pub(super) use key_list::word_of;
 pub(super) use layout::{ENTRY_OVERHEAD_MAX, HEADER_BYTES};
 pub(super) use open::OpenBlock;
 

@@ -7,7 +7,7 @@
 //! The eight bits of a key or entry are in one line of 32 bytes, one bit in each word, as in
 //! Parquet's filter. At 10 bits about 1 of 100 absent ones is taken to be present.
 //!
-//! The words are no part of the protocol: it is added before the block with its entry is
+//! The words are no part of the protocol: a hash is added before the block with its entry is
 //! published under the state's lock, which a reader takes before it looks here.
 
 use crate::entry::key_of;

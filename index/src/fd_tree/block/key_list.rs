@@ -4,7 +4,7 @@ use super::EntryKey;
 use std::cmp::Ordering;
 use std::ops::Range;
 
-const WORD: usize = size_of::<u64>();
+pub(super) const WORD: usize = size_of::<u64>();
 
 /// Entries in order.
 #[derive(Clone, Debug, Default)]
@@ -111,12 +111,13 @@ impl KeyList {
             Ordering::Greater => return self.len(),
             Ordering::Equal => {}
         }
-        let word = word_at(wanted, self.common);
+        let word_behind = |key: &[u8]| word_of(key.get(self.common..).unwrap_or_default());
+        let word = word_behind(wanted);
         let (mut low, mut high) = (0, self.len());
         while low < high {
             let middle = low.midpoint(high);
             let found = self.get(middle).unwrap_or_default();
-            let found_word = word_at(found, self.common);
+            let found_word = word_behind(found);
             let is_below = match found_word == word {
                 true => found < wanted,
                 false => found_word < word,
@@ -130,14 +131,14 @@ impl KeyList {
     }
 }
 
-/// The eight bytes from `at` on, by which entries are compared; of a shorter entry zeros follow.
-fn word_at(key: &[u8], at: usize) -> u64 {
-    let rest = key.get(at..).unwrap_or_default();
-    match rest.first_chunk() {
+/// The first eight bytes; of fewer zeros follow.
+pub(in crate::fd_tree) fn word_of(bytes: &[u8]) -> u64 {
+    match bytes.first_chunk() {
         Some(word) => u64::from_be_bytes(*word),
         None => {
             let mut word = [0; WORD];
-            word.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+            let pairs = word.iter_mut().zip(bytes);
+            pairs.for_each(|(to, from)| *to = *from);
             u64::from_be_bytes(word)
         }
     }

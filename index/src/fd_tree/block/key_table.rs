@@ -6,13 +6,12 @@
 //! that byte decides ([`Sought`]).
 
 use super::EntryKey;
-use super::key_list::KeyList;
+use super::key_list::{KeyList, WORD, word_of};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::ops::Range;
 use strandline_base::bytes::{ByteReader, PutBytes, varint_bytes};
 
-const WORD: usize = size_of::<u64>();
 /// The most equal entries: a fence, and a data entry.
 const EQUAL_ENTRIES_MAX: usize = 2;
 /// A search of more entries begins with a guess.
@@ -47,26 +46,18 @@ impl Differing {
         self.count
     }
 
-    /// The bits of each eight bytes in which two entries of the width differ and which are not set.
-    fn more<'a>(&'a self, first: &'a [u8], key: &'a [u8]) -> impl Iterator<Item = u8> + 'a {
-        let words = first.chunks(WORD).zip(key.chunks(WORD));
-        let bits = self.bits.iter().zip(words);
-        bits.map(|(bits, (a, b))| differing_bytes(a, b) & !bits)
-    }
-
     /// Bytes in which entries differ, one more entry included.
     pub fn count_with(&self, first: &[u8], key: &[u8]) -> usize {
-        let more = self.more(first, key).map(|more| more.count_ones() as usize);
+        let bits = self.bits.iter().zip(differing_bits(first, key));
+        let more = bits.map(|(bits, differing)| (differing & !bits).count_ones() as usize);
         self.count + more.sum::<usize>()
     }
 
     /// Sets those in which two entries of the width differ.
     pub fn add(&mut self, first: &[u8], key: &[u8]) {
-        let words = first.chunks(WORD).zip(key.chunks(WORD));
-        for (bits, (a, b)) in self.bits.iter_mut().zip(words) {
-            let more = differing_bytes(a, b) & !*bits;
-            *bits |= more;
-            self.count += more.count_ones() as usize;
+        for (bits, differing) in self.bits.iter_mut().zip(differing_bits(first, key)) {
+            self.count += (differing & !*bits).count_ones() as usize;
+            *bits |= differing;
         }
     }
 
@@ -81,6 +72,12 @@ impl Differing {
         }
         runs
     }
+}
+
+/// For each eight bytes of two entries the bits of those that differ.
+fn differing_bits(a: &[u8], b: &[u8]) -> impl Iterator<Item = u8> {
+    let words = a.chunks(WORD).zip(b.chunks(WORD));
+    words.map(|(a, b)| differing_bytes(a, b))
 }
 
 /// A bit for each of up to eight bytes: 1 if they differ.
@@ -382,19 +379,6 @@ fn around(guess: usize, entries: usize, is_below: impl Fn(usize) -> bool) -> (us
         step *= 2;
     }
     (0, high)
-}
-
-/// The first eight bytes; of fewer zeros follow.
-pub(in crate::fd_tree) fn word_of(bytes: &[u8]) -> u64 {
-    match bytes.first_chunk() {
-        Some(word) => u64::from_be_bytes(*word),
-        None => {
-            let mut word = [0; WORD];
-            let pairs = word.iter_mut().zip(bytes);
-            pairs.for_each(|(to, from)| *to = *from);
-            u64::from_be_bytes(word)
-        }
-    }
 }
 
 /// Copies parts of `length` bytes. A copy of a length that the compiler knows is an instruction or
