@@ -10,7 +10,7 @@ mod open;
 pub(super) use key_list::common_bytes;
 pub(super) use key_list::word_of;
 pub(super) use layout::{ENTRY_OVERHEAD_MAX, HEADER_BYTES};
-pub(super) use open::OpenBlock;
+pub(super) use open::{Limits, OpenBlock};
 
 use key_list::KeyList;
 use key_table::KeyTable;
@@ -273,6 +273,12 @@ impl Block {
             .into_iter()
             .find_map(|at| self.kinds.code(at).is_insert());
         (is_insert, self.kinds.last_fence(end))
+    }
+
+    /// The number of entries with keys below `key`, and, as [`Block::floor_fence`], the way down.
+    pub fn seek(&self, key: &[u8]) -> (usize, Option<u64>) {
+        let found = self.position(key);
+        (found.start, self.kinds.last_fence(found.end))
     }
 
     /// The last fence that is not greater than `key`.

@@ -5,7 +5,7 @@
 //! fences that lead to them.
 
 use super::batch::Batch;
-use super::block::{Block, Kind, OpenBlock, index_name};
+use super::block::{Block, Kind, Limits, OpenBlock, index_name};
 use super::filtering::Filtering;
 use super::level::{Kept, Level, Place};
 use super::state::{Settings, Shared};
@@ -33,8 +33,7 @@ struct Building {
 #[derive(Debug)]
 pub(super) struct Builders {
     levels: Vec<Building>,
-    block_bytes: usize,
-    entries_max: usize,
+    limits: Limits,
     /// fences for the new head that are not published yet
     pub head_fences: Vec<(Box<[u8]>, u64)>,
     /// the last block of the level below to which the target has a fence
@@ -51,9 +50,13 @@ pub(super) struct Builders {
 
 impl Builders {
     pub fn new(settings: &Settings, block_bytes: usize, levels: &[Arc<Level>]) -> Self {
+        let limits = Limits {
+            bytes: block_bytes,
+            entries: settings.block_entries_max,
+        };
         let building = |level: &Arc<Level>| Building {
             level: level.clone(),
-            open: OpenBlock::default(),
+            open: OpenBlock::new(limits),
             ordinal: None,
             stored: None,
             replaced: Vec::new(),
@@ -63,8 +66,7 @@ impl Builders {
         };
         Self {
             levels: levels.iter().map(building).collect(),
-            block_bytes,
-            entries_max: settings.block_entries_max,
+            limits,
             head_fences: Vec::new(),
             last_fence: None,
             has_data: false,
@@ -86,7 +88,7 @@ impl Builders {
                 continue;
             };
             let block = shared.read(&building.level, last)?;
-            building.open = OpenBlock::of(&block).ok_or_else(|| {
+            building.open = OpenBlock::of(&block, self.limits).ok_or_else(|| {
                 let place = format!("block {number} of {}", index_name(shared.settings.tree));
                 Error::corrupt(place, "its entries are not in order: build the index anew")
             })?;
@@ -146,8 +148,7 @@ impl Builders {
         let Some(building) = building.filter(|level| level.ordinal.is_some()) else {
             return false;
         };
-        let (bytes, entries) = (self.block_bytes, self.entries_max);
-        let has_room = building.open.push_if_room(key, kinds, bytes, entries);
+        let has_room = building.open.push_if_room(key, kinds);
         building.is_changed |= has_room;
         has_room
     }
@@ -167,7 +168,8 @@ impl Builders {
         };
         let next = match building.ordinal {
             Some(ordinal) => {
-                let block = std::mem::take(&mut building.open);
+                let open = OpenBlock::new(self.limits);
+                let block = std::mem::replace(&mut building.open, open);
                 building.sealed.push((ordinal, Arc::new(block.block())));
                 ordinal + 1
             }

@@ -3,6 +3,10 @@
 //! A lookup takes the state's lock once, and reads a block of each level down to the last one whose
 //! filter does not exclude what is wanted. Of the entries of a key that continue in the next block
 //! it reads that block, too.
+//!
+//! Where a block is in memory, a search of it costs about as much as its level's filter does. So
+//! what is expected to be there is looked for in blocks first, and the filters are asked before the
+//! first read of the device. What is expected to be absent the filters are asked for at once.
 
 use super::block::{Block, EntryKey, Kind};
 use super::level::{Level, Wanted};
@@ -38,9 +42,66 @@ impl Found {
     }
 }
 
+/// What a lookup is likely to find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Expected {
+    Present,
+    Absent,
+}
+
+/// The filters of the levels of a path, asked once at most.
+struct Filters<'a> {
+    shared: &'a Shared,
+    path: &'a Path,
+    wanted: Wanted<'a>,
+    /// levels down to the last one that may have what is wanted; None: not asked
+    depth: Option<usize>,
+}
+
+impl<'a> Filters<'a> {
+    fn of(
+        shared: &'a Shared,
+        path: &'a Path,
+        wanted: Wanted<'a>,
+        expected: Expected,
+    ) -> Result<Self> {
+        let depth = None;
+        let mut filters = Self {
+            shared,
+            path,
+            wanted,
+            depth,
+        };
+        if expected == Expected::Absent {
+            filters.depth()?;
+        }
+        Ok(filters)
+    }
+
+    fn depth(&mut self) -> Result<usize> {
+        if let Some(depth) = self.depth {
+            return Ok(depth);
+        }
+        let mut depth = self.path.len();
+        for slot in self.path.iter().rev() {
+            if self.shared.may_contain(&slot.level, self.wanted)? {
+                break;
+            }
+            depth -= 1;
+        }
+        self.depth = Some(depth);
+        Ok(depth)
+    }
+
+    /// Whether it is known that this level and those below have nothing.
+    fn exclude(&self, at: usize) -> bool {
+        self.depth.is_some_and(|depth| at >= depth)
+    }
+}
+
 impl Shared {
     /// Whether the entry is in the tree, and the loads begun when this was so.
-    pub fn find(&self, entry: &[u8]) -> Result<(bool, u64)> {
+    pub fn find(&self, entry: &[u8], expected: Expected) -> Result<(bool, u64)> {
         let state = self.state.lock();
         let loads = state.loads;
         if let Some(is_present) = state.find_in_memory(entry) {
@@ -49,10 +110,18 @@ impl Shared {
         let (mut pointer, path) = state.path(entry);
         let _era = state.enter();
         drop(state);
-        let depth = self.wanted_levels(&path, Wanted::entry(entry, self.settings.filter_of))?;
-        for Slot { level, .. } in path.iter().take(depth) {
-            let Some(ordinal) = pointer else { break };
-            let (found, below) = self.look(level, ordinal, |block| block.find(entry))?;
+        let wanted = Wanted::entry(entry, self.settings.filter_of);
+        let mut filters = Filters::of(self, &path, wanted, expected)?;
+        for (at, Slot { level, .. }) in path.iter().enumerate() {
+            let (Some(ordinal), false) = (pointer, filters.exclude(at)) else {
+                break;
+            };
+            let in_memory = level.look(ordinal, |block| block.find(entry));
+            let (found, below) = match in_memory {
+                Some(found) => found,
+                None if filters.depth()? <= at => break,
+                None => self.read_cached(level, ordinal)?.find(entry),
+            };
             if let Some(is_insert) = found {
                 return Ok((is_insert, loads));
             }
@@ -66,7 +135,7 @@ impl Shared {
     ///
     /// # Errors
     /// The device's; XX001 if a block or a filter is damaged.
-    pub fn entries_of(&self, key: &[u8]) -> Result<Option<Vec<Box<[u8]>>>> {
+    pub fn entries_of(&self, key: &[u8], expected: Expected) -> Result<Option<Vec<Box<[u8]>>>> {
         let state = self.state.lock();
         let old = state.old.as_ref();
         let wavefront = old.and_then(|old| old.wavefront.as_deref());
@@ -78,47 +147,37 @@ impl Shared {
         let (mut pointer, path) = state.path(key);
         let _era = state.enter();
         drop(state);
-        let wanted = Wanted::key(key);
-        let depth = self.wanted_levels(&path, wanted)?;
-        for (at, Slot { level, .. }) in path.iter().take(depth).enumerate() {
-            let (Some(ordinal), false) = (pointer, found.is_full()) else {
+        let mut filters = Filters::of(self, &path, Wanted::key(key), expected)?;
+        for (at, Slot { level, .. }) in path.iter().enumerate() {
+            let is_over = found.is_full() || filters.exclude(at);
+            let (Some(ordinal), false) = (pointer, is_over) else {
                 break;
             };
-            // The last level may have them: else it would not be part of the path.
-            let is_last = at + 1 == depth;
-            let may_have = is_last || self.may_contain(level, wanted)?;
-            let goes_on;
-            (goes_on, pointer) = self.look(level, ordinal, |block| {
-                let below = if is_last {
-                    None
-                } else {
-                    block.floor_fence(key)
-                };
-                (may_have && gather_in(block, key, &mut found), below)
-            })?;
+            let in_memory = level.look(ordinal, |block| gather_in(block, key, &mut found));
+            let (goes_on, below) = match in_memory {
+                Some(gathered) => gathered,
+                None if filters.depth()? <= at => break,
+                None => gather_in(&*self.read_cached(level, ordinal)?, key, &mut found),
+            };
             if goes_on {
                 self.gather_from(level, ordinal + 1, key, &mut found)?;
             }
+            pointer = below;
         }
         Ok((!found.is_full()).then(|| found.into_entries()))
-    }
-
-    /// The number of levels down to the last one that may have what is wanted.
-    fn wanted_levels(&self, path: &Path, wanted: Wanted<'_>) -> Result<usize> {
-        let mut levels = path.len();
-        for slot in path.iter().rev() {
-            if self.may_contain(&slot.level, wanted)? {
-                break;
-            }
-            levels -= 1;
-        }
-        Ok(levels)
     }
 
     /// Adds a level's entries of a key, from a block on.
     fn gather_from(&self, level: &Level, first: u64, key: &[u8], found: &mut Found) -> Result<()> {
         for ordinal in first..level.end() {
-            if !self.look(level, ordinal, |block| gather_in(block, key, found))? {
+            let in_memory = level.look(ordinal, |block| gather_in(block, key, found));
+            let (goes_on, _) = match in_memory {
+                Some(gathered) => gathered,
+                // Mostly the block before has ended below the key, and the level has nothing of it.
+                None if !self.may_contain(level, Wanted::key(key))? => break,
+                None => gather_in(&*self.read_cached(level, ordinal)?, key, found),
+            };
+            if !goes_on {
                 break;
             }
         }
@@ -126,20 +185,22 @@ impl Shared {
     }
 }
 
-/// Adds a block's entries of a key. Returns whether the next block may have more of them.
-fn gather_in(block: &Block, key: &[u8], found: &mut Found) -> bool {
+/// Adds a block's entries of a key. Returns whether the next block may have more of them, and, as
+/// [`Block::floor_fence`], the way down.
+fn gather_in(block: &Block, key: &[u8], found: &mut Found) -> (bool, Option<u64>) {
+    let (begin, below) = block.seek(key);
     let mut entry = EntryKey::new();
-    for at in block.below(key)..block.len() {
+    for at in begin..block.len() {
         match block.read(at, &mut entry) {
             Some(kind) if entry.starts_with(key) && !found.is_full() => {
                 if kind.is_data() {
                     found.add(&entry, kind == Kind::Insert);
                 }
             }
-            _ => return false,
+            _ => return (false, below),
         }
     }
-    true
+    (true, below)
 }
 
 /// Adds the entries of a key that are in the heads, and in a load under way.

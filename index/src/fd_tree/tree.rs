@@ -12,6 +12,7 @@ use super::head_memory::Share;
 use super::image;
 use super::load;
 use super::loaded::Loaded;
+use super::lookup::Expected;
 use super::plan::plan;
 use super::progress::Work;
 use super::scan::Scan;
@@ -109,7 +110,7 @@ impl FdTree {
     /// Whether there is the entry.
     pub fn contains(&self, entry: &[u8]) -> Result<bool> {
         let _gate = self.pass_gate();
-        Ok(self.shared.find(entry)?.0)
+        Ok(self.shared.find(entry, Expected::Present)?.0)
     }
 
     /// Adds an entry unless it is there. Returns whether it is new.
@@ -144,7 +145,7 @@ impl FdTree {
         // First the addition: a load that begins before it looks into the head, and one that
         // begins later is seen here.
         let is_new = self.set_latched(entry, true, false)?;
-        let seen = self.scan_key(key_of(entry), |other| {
+        let seen = self.scan_entries(key_of(entry), Expected::Absent, |other| {
             if other != entry {
                 each(other);
             }
@@ -197,8 +198,12 @@ impl FdTree {
     }
 
     fn set_latched(&self, entry: &[u8], is_insert: bool, is_pending: bool) -> Result<bool> {
+        let expected = match is_insert {
+            true => Expected::Absent,
+            false => Expected::Present,
+        };
         loop {
-            let (is_present, loads) = self.shared.find(entry)?;
+            let (is_present, loads) = self.shared.find(entry, expected)?;
             if is_present == is_insert {
                 return Ok(false);
             }
@@ -222,8 +227,17 @@ impl FdTree {
     }
 
     /// Calls `each` with the entries of a key until it returns false.
-    pub fn scan_key(&self, key: &[u8], mut each: impl FnMut(&[u8]) -> bool) -> Result<()> {
-        if let Some(entries) = self.shared.entries_of(key)? {
+    pub fn scan_key(&self, key: &[u8], each: impl FnMut(&[u8]) -> bool) -> Result<()> {
+        self.scan_entries(key, Expected::Present, each)
+    }
+
+    fn scan_entries(
+        &self,
+        key: &[u8],
+        expected: Expected,
+        mut each: impl FnMut(&[u8]) -> bool,
+    ) -> Result<()> {
+        if let Some(entries) = self.shared.entries_of(key, expected)? {
             let _all = entries.iter().all(|entry| each(entry));
             return Ok(());
         }

@@ -12,7 +12,7 @@ pub(super) struct KeyList {
     bytes: Vec<u8>,
     /// the end of each entry
     ends: Vec<u32>,
-    /// bytes with which all entries begin
+    /// bytes with which all entries begin, of a sealed list
     common: usize,
 }
 
@@ -74,23 +74,23 @@ impl KeyList {
         }
         let before = last.start..last.start + shared;
         self.bytes.extend_from_within(before);
-        self.bytes.extend_from_slice(rest);
-        self.end_entry(shared, rest.len());
+        self.append(rest);
         true
     }
 
-    /// Appends an entry, which begins with `shared` bytes of the last one.
-    pub fn append(&mut self, entry: &[u8], shared: usize) {
+    /// Appends an entry.
+    pub fn append(&mut self, entry: &[u8]) {
         self.bytes.extend_from_slice(entry);
-        self.end_entry(shared, entry.len());
+        self.ends.push(self.bytes.len() as u32);
     }
 
-    fn end_entry(&mut self, shared: usize, bytes: usize) {
-        self.common = match self.ends.is_empty() {
-            true => bytes,
-            false => self.common.min(shared),
-        };
-        self.ends.push(self.bytes.len() as u32);
+    /// For searches, when nothing more is appended: in order, all entries begin with what the first
+    /// and the last one have in common.
+    #[must_use]
+    pub fn sealed(mut self) -> Self {
+        let first = self.get(0).unwrap_or_default();
+        self.common = common_bytes(first, self.last().unwrap_or_default());
+        self
     }
 
     /// The positions of the entries that are equal to the wanted one; if there is none, of the next

@@ -41,6 +41,14 @@ impl Differing {
         bits >> (at % WORD) & 1 == 1
     }
 
+    fn set(&mut self, at: usize) {
+        let is_new = !self.is_set(at);
+        if let (Some(bits), true) = (self.bits.get_mut(at / WORD), is_new) {
+            *bits |= 1 << (at % WORD);
+            self.count += 1;
+        }
+    }
+
     /// Bytes in which entries differ.
     pub fn count(&self) -> usize {
         self.count
@@ -62,9 +70,9 @@ impl Differing {
     }
 
     /// Runs of bytes in which entries differ.
-    fn runs(&self, width: usize) -> SmallVec<[Range<usize>; 4]> {
-        let mut runs: SmallVec<[Range<usize>; 4]> = SmallVec::new();
-        for at in (0..width).filter(|at| self.is_set(*at)) {
+    fn runs(&self, width: usize) -> Runs {
+        let mut runs = Runs::new();
+        for at in (0..width as u32).filter(|at| self.is_set(*at as usize)) {
             match runs.last_mut() {
                 Some(run) if run.end == at => run.end += 1,
                 _ => runs.push(at..at + 1),
@@ -74,15 +82,25 @@ impl Differing {
     }
 }
 
-/// For each eight bytes of two entries the bits of those that differ.
+/// For each eight bytes of two entries of one width the bits of those that differ.
 fn differing_bits(a: &[u8], b: &[u8]) -> impl Iterator<Item = u8> {
-    let words = a.chunks(WORD).zip(b.chunks(WORD));
-    words.map(|(a, b)| differing_bytes(a, b))
+    let words = a.as_chunks().0.iter().zip(b.as_chunks().0);
+    let words = words.map(|(a, b)| u64::from_be_bytes(*a) ^ u64::from_be_bytes(*b));
+    let rest = a.len() % WORD;
+    let last = (rest > 0).then(|| last_word(a, rest) ^ last_word(b, rest));
+    words.chain(last).map(differing_bytes)
 }
 
-/// A bit for each of up to eight bytes: 1 if they differ.
-fn differing_bytes(a: &[u8], b: &[u8]) -> u8 {
-    let differing = word_of(a) ^ word_of(b);
+/// The last `rest` bytes, less than eight; zeros follow.
+fn last_word(bytes: &[u8], rest: usize) -> u64 {
+    match bytes.last_chunk() {
+        Some(word) => u64::from_be_bytes(*word) << ((WORD - rest) * u8::BITS as usize),
+        None => word_of(bytes),
+    }
+}
+
+/// A bit for each of eight bytes: 1 if it is not zero.
+fn differing_bytes(differing: u64) -> u8 {
     if differing == 0 {
         return 0;
     }
@@ -101,13 +119,22 @@ pub(super) fn table_bytes(width: usize, differing: usize, entries: usize) -> usi
     varint_bytes(width as u64) + width.div_ceil(WORD) + constant + entries * differing
 }
 
-/// Entries of one width, in order.
+/// Runs of bytes in which entries differ, of less than 2^32 bytes.
+type Runs = SmallVec<[Range<u32>; 4]>;
+
+fn usizes(run: &Range<u32>) -> Range<usize> {
+    run.start as usize..run.end as usize
+}
+
+/// Entries of one width, in order. What a search needs beside the rows lies side by side: each line
+/// of memory that it has to wait for is a tenth of its time.
 #[derive(Clone, Debug)]
 pub(super) struct KeyTable {
-    differing: Differing,
     /// an entry, with zeros where entries differ
-    constant: Box<[u8]>,
-    runs: SmallVec<[Range<usize>; 4]>,
+    constant: EntryKey,
+    runs: Runs,
+    /// bytes of a row
+    differing: usize,
     entries: usize,
     /// has the rows, from `start` on
     bytes: Vec<u8>,
@@ -126,12 +153,12 @@ struct Sought {
 impl KeyTable {
     /// The table of entries of one width which differ in these bytes.
     pub fn of(differing: Differing, keys: &KeyList) -> Self {
-        let mut constant: Box<[u8]> = keys.get(0).unwrap_or_default().into();
+        let mut constant: EntryKey = keys.get(0).unwrap_or_default().into();
         let (width, entries) = (constant.len(), keys.len());
         let runs = differing.runs(width);
         let mut bytes = vec![0; entries * differing.count];
         let mut of_row = 0;
-        for run in &runs {
+        for run in runs.iter().map(usizes) {
             constant.get_mut(run.clone()).unwrap_or_default().fill(0);
             let rows = bytes.chunks_exact_mut(differing.count);
             let parts = keys
@@ -146,9 +173,9 @@ impl KeyTable {
             of_row += run.len();
         }
         let table = Self {
-            differing,
             constant,
             runs,
+            differing: differing.count,
             entries,
             bytes,
             start: 0,
@@ -164,10 +191,15 @@ impl KeyTable {
 
     /// Puts all but the rows.
     pub fn put_constant(&self, out: &mut Vec<u8>) {
-        out.put_varint(self.constant.len() as u64);
-        out.extend_from_slice(&self.differing.bits);
+        let width = self.constant.len();
+        let mut differing = Differing::none(width);
+        for at in self.runs.iter().flat_map(usizes) {
+            differing.set(at);
+        }
+        out.put_varint(width as u64);
+        out.extend_from_slice(&differing.bits);
         let constant = self.constant.iter().enumerate();
-        let constant = constant.filter(|(at, _)| !self.differing.is_set(*at));
+        let constant = constant.filter(|(at, _)| !differing.is_set(*at));
         out.extend(constant.map(|(_, byte)| *byte));
     }
 
@@ -178,7 +210,7 @@ impl KeyTable {
         let count = bits.iter().map(|bits| bits.count_ones() as usize).sum();
         let differing = Differing { bits, count };
         let mut stored = reader.take(width.checked_sub(count)?)?.iter();
-        let mut constant = vec![0; width];
+        let mut constant = EntryKey::from_elem(0, width);
         for (at, byte) in constant.iter_mut().enumerate() {
             if !differing.is_set(at) {
                 // None: a bit behind the width is set.
@@ -187,8 +219,8 @@ impl KeyTable {
         }
         Some(Self {
             runs: differing.runs(width),
-            constant: constant.into(),
-            differing,
+            constant,
+            differing: count,
             entries: 0,
             bytes: Vec::new(),
             start: 0,
@@ -203,7 +235,7 @@ impl KeyTable {
 
     /// With rows, which are this range of `bytes`. None: there are not as many.
     pub fn with_rows(self, entries: usize, bytes: Vec<u8>, rows: Range<usize>) -> Option<Self> {
-        if self.differing.count == 0 && entries > EQUAL_ENTRIES_MAX {
+        if self.differing == 0 && entries > EQUAL_ENTRIES_MAX {
             return None;
         }
         let table = Self {
@@ -216,7 +248,7 @@ impl KeyTable {
     }
 
     fn rows(&self) -> Range<usize> {
-        self.start..self.start + self.entries * self.differing.count
+        self.start..self.start + self.entries * self.differing
     }
 
     pub fn len(&self) -> usize {
@@ -226,18 +258,18 @@ impl KeyTable {
     /// Bytes of memory.
     pub fn memory_bytes(&self) -> usize {
         let runs = match self.runs.spilled() {
-            true => self.runs.capacity() * size_of::<Range<usize>>(),
+            true => self.runs.capacity() * size_of::<Range<u32>>(),
             false => 0,
         };
-        let bits = match self.differing.bits.spilled() {
-            true => self.differing.bits.capacity(),
+        let constant = match self.constant.spilled() {
+            true => self.constant.capacity(),
             false => 0,
         };
-        self.constant.len() + runs + bits + self.bytes.capacity()
+        constant + runs + self.bytes.capacity()
     }
 
     fn row(&self, at: usize) -> &[u8] {
-        let width = self.differing.count;
+        let width = self.differing;
         let from = self.start + at * width;
         self.bytes.get(from..from + width).unwrap_or_default()
     }
@@ -250,7 +282,7 @@ impl KeyTable {
         }
         out.extend_from_slice(&self.constant);
         let mut row = self.row(at);
-        for run in &self.runs {
+        for run in self.runs.iter().map(usizes) {
             let (own, rest) = row.split_at_checked(run.len()).unwrap_or_default();
             if let (Some(to), true) = (out.get_mut(run.clone()), own.len() == run.len()) {
                 to.copy_from_slice(own);
@@ -271,7 +303,7 @@ impl KeyTable {
         for run in self
             .runs
             .iter()
-            .cloned()
+            .map(usizes)
             .chain(std::iter::once(width..width))
         {
             let constant = self.constant.get(at..run.start).unwrap_or_default();
@@ -307,7 +339,7 @@ impl KeyTable {
 
     /// The first bytes of a row, and what follows it; of a short rest zeros follow.
     fn word(&self, at: usize) -> u64 {
-        let from = self.start + at * self.differing.count;
+        let from = self.start + at * self.differing;
         word_of(self.bytes.get(from..).unwrap_or_default())
     }
 

@@ -1,4 +1,4 @@
-//! The bytes of a block of entries, in the smaller of two layouts.
+//! The bytes of a block of entries, in one of two layouts.
 //!
 //! ```text
 //! 0   u32  CRC-32C over tree, number, and the bytes from 4 up to the used bytes
@@ -19,8 +19,9 @@
 //!          entry the bytes in which entries differ
 //! ```
 //!
-//! A table is smaller where entries share bytes in their middle, as row ids do, or where neighbours
-//! share few. It is searched as it is.
+//! Entries of one width are a table, which is searched as it is, unless more of them fit into a
+//! block as a sequence. A table is smaller where entries share bytes in their middle, as row ids
+//! do, or where neighbours share few.
 
 use super::key_list::{KeyList, common_bytes};
 use super::key_table::KeyTable;
@@ -170,7 +171,7 @@ fn take_sequence(bytes: &[u8], entries: usize, used: usize) -> Option<Block> {
         kinds.push(at, kind(code, &mut reader)?);
     }
     let block = Block {
-        keys: Keys::List(keys),
+        keys: Keys::List(keys.sealed()),
         kinds,
         used_bytes: used,
     };

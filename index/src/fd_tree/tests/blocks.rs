@@ -1,6 +1,6 @@
 //! Blocks of entries: both layouts come back, and damage of either is found.
 
-use crate::fd_tree::block::{Block, HEADER_BYTES, Identity, Kind, OpenBlock, common_bytes};
+use crate::fd_tree::block::{Block, HEADER_BYTES, Identity, Kind, Limits, OpenBlock, common_bytes};
 use strandline_base::bytes::PutBytes;
 use strandline_base::checksum;
 use strandline_base::rng::Rng;
@@ -11,12 +11,16 @@ const AT: Identity = Identity {
     run: 5,
     ordinal: 200,
 };
+const LIMITS: Limits = Limits {
+    bytes: 4096,
+    entries: 1_000,
+};
 const SEQUENCE: u8 = 1;
 const TABLE: u8 = 2;
 
 /// Entries of several widths: a sequence.
 fn sequence() -> OpenBlock {
-    let mut block = OpenBlock::default();
+    let mut block = OpenBlock::new(LIMITS);
     block.push(b"", Kind::Fence(4));
     block.push(b"abc", Kind::Insert);
     block.push(b"abd", Kind::Fence(5));
@@ -27,7 +31,7 @@ fn sequence() -> OpenBlock {
 
 /// Entries of one width with constant bytes in between: a table.
 fn table() -> OpenBlock {
-    let mut block = OpenBlock::default();
+    let mut block = OpenBlock::new(LIMITS);
     for (number, kind) in [(1, Kind::Fence(7)), (1, Kind::Insert), (2, Kind::Delete)] {
         block.push(&entry(number), kind);
     }
@@ -75,7 +79,7 @@ fn comes_back_and_is_searched() {
     assert_eq!(block.find(&entry(2)), (Some(false), Some(7)));
     assert_eq!(block.find(&entry(9)), (None, Some(7)));
     assert_eq!(block.find(b"A"), (None, None));
-    decoded(&OpenBlock::default(), 64, SEQUENCE);
+    decoded(&OpenBlock::new(LIMITS), 64, SEQUENCE);
 }
 
 /// Entries as they are pushed.
@@ -104,7 +108,11 @@ fn random_block(rng: &mut Rng, bytes: usize) -> (OpenBlock, Items) {
     }
     keys.sort_unstable();
     keys.dedup();
-    let (mut block, mut items) = (OpenBlock::default(), Items::new());
+    let limits = Limits {
+        bytes,
+        entries: 300,
+    };
+    let (mut block, mut items) = (OpenBlock::new(limits), Items::new());
     let (mixed, mut ordinal) = (rng.below(4), 0);
     for key in &keys {
         ordinal += rng.below(300);
@@ -116,7 +124,7 @@ fn random_block(rng: &mut Rng, bytes: usize) -> (OpenBlock, Items) {
             (_, 2) => &[Kind::Delete],
             _ => &[Kind::Insert],
         };
-        if !block.push_if_room(key, kinds, bytes, 300) {
+        if !block.push_if_room(key, kinds) {
             break;
         }
         items.extend(kinds.iter().map(|kind| (key.clone(), *kind)));
@@ -176,13 +184,17 @@ fn random_blocks_come_back_and_go_on() {
             &items,
             near.collect::<Vec<_>>().into_iter().take(60),
         );
-        let mut again = OpenBlock::of(&block).unwrap();
+        let limits = Limits {
+            bytes,
+            entries: 300,
+        };
+        let mut again = OpenBlock::of(&block, limits).unwrap();
         let last = block.last_key().unwrap_or_default().to_vec();
         for rest in [&[][..], &[0], &[200, 1]] {
             let key = [&last, rest].concat();
             let kinds = [Kind::Fence(1 << 40)];
-            let fits = again.push_if_room(&key, &kinds, bytes, 300);
-            assert_eq!(open.push_if_room(&key, &kinds, bytes, 300), fits);
+            let fits = again.push_if_room(&key, &kinds);
+            assert_eq!(open.push_if_room(&key, &kinds), fits);
             assert!(again.used_bytes() <= bytes && open.used_bytes() == again.used_bytes());
             assert_eq!(entries(&again.block()), entries(&open.block()));
         }
@@ -198,13 +210,41 @@ fn a_table_has_more_entries_than_a_sequence() {
         .map(|row| (u128::from(rng.next_u64() >> 8) << 64 | u128::from(row)).to_be_bytes())
         .collect();
     keys.sort_unstable();
-    let mut block = OpenBlock::default();
+    let mut block = OpenBlock::new(LIMITS);
     let room = keys
         .iter()
-        .take_while(|key| block.push_if_room(&key[..], &[Kind::Insert], 4096, 1_000));
+        .take_while(|key| block.push_if_room(&key[..], &[Kind::Insert]));
     // Nine bytes each: seven of the key, two of the row.
     assert!((430..460).contains(&room.count()), "{}", block.len());
     decoded(&block, 4096, TABLE);
+}
+
+/// Entries of one width, of which many begin alike: with the second beginning almost all bytes
+/// differ, a table of more than 60 entries is full, and a sequence goes on.
+#[test]
+fn a_sequence_goes_on_where_a_table_is_full() {
+    let mut rng = Rng::new(2);
+    let mut keys = Vec::new();
+    for _ in 0..4 {
+        let shared: Vec<u8> = (0..60).map(|_| rng.next_u64() as u8).collect();
+        let of = |number: u32| [&shared[..], &number.to_be_bytes()].concat();
+        keys.extend((0..100).map(of));
+    }
+    keys.sort_unstable();
+    let mut block = OpenBlock::new(LIMITS);
+    for (at, key) in keys.iter().enumerate() {
+        assert!(block.push_if_room(key, &[Kind::Insert]), "{at}");
+        let layout = if at < 100 { TABLE } else { SEQUENCE };
+        if [0, 1, 99, 100, 399].contains(&at) {
+            let block = decoded(&block, 4096, layout);
+            assert_eq!(entries(&block)[at].0, *key);
+        }
+    }
+    check_searches(
+        &block.block(),
+        &keys.iter().map(|key| (key.clone(), Kind::Insert)).collect(),
+        keys.iter().cloned(),
+    );
 }
 
 #[test]
@@ -247,7 +287,7 @@ fn searches_find_what_a_naive_one_finds() {
             .chunk_by(|a, b| a == b)
             .flat_map(|same| same.iter().take(2).cloned())
             .collect();
-        let mut block = OpenBlock::default();
+        let mut block = OpenBlock::new(LIMITS);
         for key in &keys {
             block.push(key, Kind::Insert);
         }
@@ -366,7 +406,7 @@ fn bodies_with_a_few_other_bytes_are_read_or_refused() {
                     let _ = (block.find(&key), block.floor_fence(&key));
                 }
                 let _ = (block.find(&[]), block.find(&[255; 40]));
-                let _ = OpenBlock::of(&block);
+                let _ = OpenBlock::of(&block, LIMITS);
             }
             Err(_) => refused += 1,
         }
@@ -400,7 +440,7 @@ fn searches_in_large_tables_find_what_a_naive_one_finds() {
                 .collect();
             keys.sort_unstable();
             keys.dedup();
-            let mut open = OpenBlock::default();
+            let mut open = OpenBlock::new(LIMITS);
             let items: Items = keys
                 .iter()
                 .map(|key| (key.to_vec(), Kind::Insert))
