@@ -47,6 +47,7 @@ mod loaded;
 mod lookup;
 mod partition;
 mod partitions;
+mod places;
 mod plan;
 mod progress;
 mod read_ahead;

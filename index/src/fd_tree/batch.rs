@@ -3,8 +3,9 @@
 use super::block::{Block, Identity};
 use super::filter::Filter;
 use super::filtering::Whole;
-use super::level::{Level, Place};
+use super::level::Level;
 use super::partition::{Partition, blocks_of, encode_block};
+use super::places::Place;
 use super::state::Shared;
 use std::sync::Arc;
 use strandline_base::Result;

@@ -7,7 +7,8 @@
 use super::batch::Batch;
 use super::block::{Block, Kind, Limits, OpenBlock, index_name};
 use super::filtering::Filtering;
-use super::level::{Kept, Level, Place};
+use super::level::{Kept, Level};
+use super::places::Place;
 use super::state::{Settings, Shared};
 use std::sync::Arc;
 use strandline_base::{Error, Result};
@@ -50,6 +51,7 @@ pub(super) struct Builders {
 
 impl Builders {
     pub fn new(settings: &Settings, block_bytes: usize, levels: &[Arc<Level>]) -> Self {
+        levels.iter().for_each(|level| level.begin_writing());
         let limits = Limits {
             bytes: block_bytes,
             entries: settings.block_entries_max,
@@ -213,6 +215,11 @@ impl Builders {
                 building.level.set(ordinal, Place::Memory(block));
             }
         }
+    }
+
+    /// All blocks are written, and no more are added.
+    pub fn end(&self) {
+        self.levels.iter().for_each(|one| one.level.end_writing());
     }
 
     /// Published whole blocks that are not written.

@@ -442,6 +442,7 @@ impl Compaction {
 
     /// Ends merge-execute: the new head becomes the head. Then merge-finalize, without its image.
     fn install(&mut self, shared: &Shared) -> Result<()> {
+        self.builders.end();
         let mut state = shared.state.lock();
         if let Some(mut old) = state.old.take() {
             keep_pending(&mut state, &mut old, take(&mut self.sources.head.pending));

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! 1. A block that a reader can reach by a fence is in the list before the fence is published.
-//! 2. A place changes only from memory to the device, or, for the last block, to a longer block.
+//! 2. A place changes only while blocks are written to the level ([`Places`]).
 //! 3. If the level has filters, every data entry that a reader can reach is in the filter of its
 //!    partition: the last one whose first entry is not greater, if there is one. Of keys below the
 //!    first partition nothing is known.
@@ -14,20 +14,13 @@ use super::block::{Block, Identity, index_name};
 use super::filter::{FilterForm, FilterOf};
 use super::partition::{FilterSource, Partition};
 use super::partitions::Partitions;
+use super::places::{Place, Places};
 use crate::key_hash::hash_bytes;
 use std::sync::Arc;
 use strandline_base::sync::RwLock;
 use strandline_base::{Error, Result};
 use strandline_storage::level_blocks::LevelBlocks;
 use strandline_storage::pool::{FrameHandle, Pool};
-
-/// Where a block is.
-#[derive(Clone, Debug)]
-pub(super) enum Place {
-    /// its number; the handle of its frame, once a lookup has read it
-    Stored(u64, Option<FrameHandle<Block>>),
-    Memory(Arc<Block>),
-}
 
 /// A block on the device: its number, and the run in which it was written.
 #[derive(Clone, Copy, Debug)]
@@ -74,14 +67,6 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// The blocks of a level.
-#[derive(Debug)]
-struct Places {
-    /// the runs in which blocks were written, each from an ordinal on
-    runs: Vec<(u64, u64)>,
-    list: Vec<Place>,
-}
-
 /// Blocks and filters that a level takes over from one that a compaction replaces.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
@@ -113,7 +98,9 @@ pub(super) struct Level {
     pub filters: FilterForm,
     /// the filters of data entries, in order
     partitions: RwLock<Partitions>,
-    places: RwLock<Places>,
+    places: Places,
+    /// the runs in which blocks were written, each from an ordinal on
+    runs: RwLock<Vec<(u64, u64)>>,
 }
 
 impl Level {
@@ -133,44 +120,43 @@ impl Level {
     /// The level with these blocks. `runs`: those in which they were written, each from an
     /// ordinal on; the last is its own.
     pub fn opened(runs: Vec<(u64, u64)>, only_fences: bool, first: u64, numbers: Vec<u64>) -> Self {
-        let list = numbers
-            .into_iter()
-            .map(|number| Place::Stored(number, None))
-            .collect();
+        let places = Places::of(numbers);
+        places.close();
         Self {
             run: runs.last().map_or(0, |(_, run)| *run),
             only_fences,
             first,
             filters: FilterForm::default(),
             partitions: RwLock::default(),
-            places: RwLock::new(Places { runs, list }),
+            places,
+            runs: RwLock::new(runs),
         }
     }
 
     /// The ordinal behind the last block.
     pub fn end(&self) -> u64 {
-        self.first + self.places.read().list.len() as u64
+        self.first + self.places.len()
     }
 
     /// The runs of the blocks, each from an ordinal on; the last is its own.
     pub fn runs(&self) -> Vec<(u64, u64)> {
-        self.places.read().runs.clone()
+        self.runs.read().clone()
     }
 
     /// Blocks that were kept: the ordinal of the first block of its own run.
     pub fn kept(&self) -> u64 {
-        self.places.read().runs.last().map_or(0, |(from, _)| *from)
+        self.runs.read().last().map_or(0, |(from, _)| *from)
     }
 
     /// Its blocks before `end`, whose entries are below `key`, and their filters. The last of these
     /// may have entries from `key` on, too, which only makes it err more.
     pub fn before(&self, end: u64, key: &[u8]) -> Kept {
-        let places = self.places.read();
-        let runs = places.runs.iter().filter(|(from, _)| *from < end);
+        let runs = self.runs.read();
+        let runs = runs.iter().filter(|(from, _)| *from < end);
         let partitions = self.partitions.read();
         let begun = partitions.before(key);
         Kept {
-            places: places.list.iter().take(end as usize).cloned().collect(),
+            places: (0..end).map_while(|at| self.places.get(at)).collect(),
             runs: runs.copied().collect(),
             partitions: partitions.list().iter().take(begun).cloned().collect(),
         }
@@ -178,14 +164,13 @@ impl Level {
 
     /// Takes blocks and filters over, before those of its own. It has no block yet.
     pub fn keep(&self, kept: Kept) {
-        let mut places = self.places.write();
-        debug_assert!(
-            places.list.is_empty() && self.first == 0,
-            "kept blocks are the first"
-        );
-        places.runs = kept.runs;
-        places.runs.push((kept.places.len() as u64, self.run));
-        places.list = kept.places;
+        debug_assert!(self.end() == 0, "kept blocks are the first");
+        let mut runs = kept.runs;
+        runs.push((kept.places.len() as u64, self.run));
+        *self.runs.write() = runs;
+        for (at, place) in (0..).zip(kept.places) {
+            self.places.set(at, place);
+        }
         self.partitions.write().put_first(kept.partitions);
     }
 
@@ -202,8 +187,7 @@ impl Level {
     pub fn memory_bytes(&self) -> usize {
         let partitions = self.partitions.read();
         let filters = partitions.list().iter().map(|one| one.memory_bytes());
-        let places = self.places.read().list.capacity() * size_of::<Place>();
-        places + partitions.list_bytes() + filters.sum::<usize>()
+        self.places.memory_bytes() + partitions.list_bytes() + filters.sum::<usize>()
     }
 
     /// The filters.
@@ -271,87 +255,64 @@ impl Level {
         Ok(false)
     }
 
-    /// The position of an ordinal in the list; None if the level was opened behind it.
-    fn position(&self, ordinal: u64) -> Option<usize> {
-        usize::try_from(ordinal.checked_sub(self.first)?).ok()
+    /// Blocks are written to it from now on. Nobody reads it yet.
+    pub fn begin_writing(&self) {
+        self.places.open();
     }
 
-    /// The handle of a stored block's frame; None if the pool keeps nothing.
+    /// No block is written to it any more.
+    pub fn end_writing(&self) {
+        self.places.close();
+    }
+
+    /// The position of an ordinal in the list; None if the level was opened behind it.
+    fn position(&self, ordinal: u64) -> Option<u64> {
+        ordinal.checked_sub(self.first)
+    }
+
+    /// The handle of a stored block's frame; None if the pool keeps nothing, or if the block is the
+    /// last one and may change.
     pub fn frame(&self, ordinal: u64, pool: &Arc<Pool>) -> Option<FrameHandle<Block>> {
         if pool.budget_bytes() == 0 {
             return None;
         }
-        if let Place::Stored(_, frame @ Some(_)) = self.place(ordinal)? {
-            return frame;
-        }
-        let at = self.position(ordinal)?;
-        match self.places.write().list.get_mut(at)? {
-            Place::Stored(_, frame) => {
-                Some(frame.get_or_insert_with(|| FrameHandle::new(pool)).clone())
-            }
-            Place::Memory(_) => None,
-        }
+        self.places.frame(self.position(ordinal)?, pool)
     }
 
     /// What `look` finds in a block that is in memory; None if it is not. It must not look at this
     /// level's blocks.
-    pub fn look<R>(&self, ordinal: u64, look: impl FnMut(&Block) -> R) -> Option<R> {
-        let at = self.position(ordinal)?;
-        let places = self.places.read();
-        match places.list.get(at)? {
-            Place::Stored(_, frame) => frame.as_ref()?.with(look),
-            Place::Memory(block) => Some({ look }(block)),
-        }
+    pub fn look<R>(&self, ordinal: u64, look: impl FnOnce(&Block) -> R) -> Option<R> {
+        self.places.look(self.position(ordinal)?, look)
     }
 
     pub fn place(&self, ordinal: u64) -> Option<Place> {
-        self.place_and_run(ordinal).map(|(place, _)| place)
+        self.places.get(self.position(ordinal)?)
     }
 
     /// Where a block is, and the run in which it was written.
     fn place_and_run(&self, ordinal: u64) -> Option<(Place, u64)> {
-        let at = self.position(ordinal)?;
-        let places = self.places.read();
-        let place = places.list.get(at)?.clone();
-        let begun = places.runs.partition_point(|(from, _)| *from <= ordinal);
-        let (_, run) = places.runs.get(begun.checked_sub(1)?)?;
+        let place = self.place(ordinal)?;
+        let runs = self.runs.read();
+        let begun = runs.partition_point(|(from, _)| *from <= ordinal);
+        let (_, run) = runs.get(begun.checked_sub(1)?)?;
         Some((place, *run))
     }
 
     /// The number of a block; None if it is not stored.
     pub fn number(&self, ordinal: u64) -> Option<u64> {
-        match self.place(ordinal)? {
-            Place::Stored(number, _) => Some(number),
-            Place::Memory(_) => None,
-        }
+        self.places.number(self.position(ordinal)?)
     }
 
     /// The numbers of the blocks from an ordinal on; None of a block that is not stored.
     pub fn numbers(&self, from: u64) -> Vec<Option<u64>> {
-        let from = from.saturating_sub(self.first) as usize;
-        let places = self.places.read();
-        let numbers = places.list.iter().skip(from).map(|place| match place {
-            Place::Stored(number, _) => Some(*number),
-            Place::Memory(_) => None,
-        });
-        numbers.collect()
+        let from = from.max(self.first);
+        (from..self.end()).map(|at| self.number(at)).collect()
     }
 
     /// Sets the place of a block, which may be the next one.
     pub fn set(&self, ordinal: u64, place: Place) {
-        let mut places = self.places.write();
-        let at = (ordinal - self.first) as usize;
-        debug_assert!(
-            places.runs.last().is_some_and(|(own, _)| ordinal >= *own),
-            "a kept block does not change"
-        );
-        match places.list.get_mut(at) {
-            Some(known) => *known = place,
-            None => {
-                debug_assert_eq!(at, places.list.len(), "blocks are added in order");
-                places.list.push(place);
-            }
-        }
+        debug_assert!(ordinal >= self.kept(), "a kept block does not change");
+        self.places.set(ordinal - self.first, place);
     }
 
     /// A block.

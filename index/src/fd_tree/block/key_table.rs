@@ -126,8 +126,8 @@ fn usizes(run: &Range<u32>) -> Range<usize> {
     run.start as usize..run.end as usize
 }
 
-/// Entries of one width, in order. What a search needs beside the rows lies side by side: each line
-/// of memory that it has to wait for is a tenth of its time.
+/// Entries of one width, in order. What a search needs beside the rows lies side by side, since it
+/// waits for each line of memory.
 #[derive(Clone, Debug)]
 pub(super) struct KeyTable {
     /// an entry, with zeros where entries differ
