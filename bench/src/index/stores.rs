@@ -25,8 +25,8 @@ const MEMORY_PART: u64 = 10;
 /// The head has this part of the memory. Memtables have as much.
 const HEAD_PART: u64 = 4;
 /// Bytes of the head for a byte that it puts into blocks at once: entries take half of the head,
-/// and there two to four times what they take in a block. Levels are multiples of what it puts.
-const HEAD_BYTES_OF_BYTE: u64 = 4;
+/// and there four times what they take in a block. Levels are multiples of what it puts.
+const HEAD_BYTES_OF_BYTE: u64 = 8;
 
 /// Runs of both sides with the same requests.
 struct Case {

@@ -253,6 +253,7 @@ mod tests {
         assert!(matches!(list.get(0), Some(Place::Stored(8, Some(_)))));
         list.set(1, Place::Stored(9, None));
         assert!(list.frame(1, &pool).is_none());
+        assert!(list.memory.read().is_empty(), "stored blocks leave memory");
         list.close();
         assert!(list.frame(1, &pool).is_some());
     }

@@ -143,3 +143,27 @@ impl<T> Drop for HandleInner<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Its entry stands in the ring while the loader still holds the handle.
+    #[test]
+    fn a_handle_that_is_being_filled_is_spared_and_leaves_later() {
+        let pool = Pool::new(300);
+        let handles: [FrameHandle<u8>; 2] = [FrameHandle::new(&pool), FrameHandle::new(&pool)];
+        for handle in &handles {
+            handle.get_or_load(|| Ok((1, 100))).unwrap();
+        }
+        let evict = || pool.evict(None, &mut pool.two_rounds(None));
+        let filled = || handles.each_ref().map(FrameHandle::is_filled);
+        let loading = handles[0].inner.loading.lock();
+        assert!(evict());
+        assert_eq!(filled(), [true, false]);
+        assert!(!evict(), "nothing else is left");
+        drop(loading);
+        assert!(evict());
+        assert_eq!((filled(), pool.used_bytes()), ([false, false], 0));
+    }
+}
