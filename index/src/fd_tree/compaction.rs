@@ -202,7 +202,8 @@ impl Compaction {
         matches!(self.phase, Phase::Over)
     }
 
-    /// Reads at most one block of every level and makes what is complete reachable.
+    /// Takes at most one block of every level, of which several are read at once, and makes what is
+    /// complete reachable.
     fn merge(&mut self, shared: &Shared) -> Result<()> {
         if !self.look_for_kept(shared)? {
             return Ok(());

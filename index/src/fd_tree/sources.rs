@@ -1,7 +1,7 @@
 //! What a compaction merges: the old head, the entries of a load, and the old levels, each in
 //! order of its keys.
 
-use super::block::{Item, Kind};
+use super::block::{Block, Item, Kind};
 use super::buffer::Buffer;
 use super::level::Level;
 use super::loaded::Loaded;
@@ -18,6 +18,10 @@ const HEAD_ENTRIES: usize = if cfg!(test) { 8 } else { 256 };
 /// Entries that are taken from a load at once.
 const LOAD_ENTRIES: usize = 16 * HEAD_ENTRIES;
 
+/// Blocks of a level that are read at once: most are neighbours on the device, so that they are one
+/// read.
+const READ_BLOCKS: u64 = if cfg!(test) { 3 } else { 16 };
+
 /// Places of the head and of a load among the sources of a key.
 pub(super) const HEAD: usize = 0;
 pub(super) const LOAD: usize = 1;
@@ -28,6 +32,8 @@ pub(super) struct Source {
     pub level: Arc<Level>,
     next: u64,
     end: u64,
+    /// blocks from `next` on
+    ahead: VecDeque<Arc<Block>>,
     buffer: Buffer,
     /// the blocks that are not reclaimed: ordinal and first key
     pub read: VecDeque<(u64, Box<[u8]>)>,
@@ -75,6 +81,7 @@ impl Sources {
             level: slot.level.clone(),
             next: slot.live_from,
             end: slot.level.end(),
+            ahead: VecDeque::new(),
             buffer: Buffer::default(),
             read: VecDeque::new(),
         };
@@ -107,14 +114,14 @@ impl Sources {
         loaded.bytes() / loaded.len().max(1) * (loaded.len() - self.load.taken)
     }
 
-    /// Reads the next block of every level whose entries are staged.
+    /// Takes the next block of every level whose entries are staged.
     pub fn fill(&mut self, shared: &Shared, wavefront: Option<&[u8]>) -> Result<()> {
         self.fill_levels(shared, wavefront, self.levels.len())
     }
 
     /// Goes over the fences before the first data entry of all sources but the lowest level.
     /// Appends the first keys of that level's blocks, from its first block on, up to the block in
-    /// which the data entry's key would be. Reads at most one block of every level above. Returns
+    /// which the data entry's key would be. Takes at most one block of every level above. Returns
     /// whether it has come to the data entry, or to the end.
     pub fn pass_fences(
         &mut self,
@@ -173,7 +180,7 @@ impl Sources {
     ) -> Result<()> {
         for source in self.levels.iter_mut().take(count) {
             while source.buffer.is_empty() && source.next < source.end {
-                let block = shared.read(&source.level, source.next)?;
+                let block = source.read_next(shared)?;
                 let first = block.first_key().unwrap_or_default().as_slice().into();
                 source.read.push_back((source.next, first));
                 source.next += 1;
@@ -246,6 +253,21 @@ impl Sources {
         let levels = self.levels.iter_mut().map(|source| &mut source.buffer);
         let above = [&mut self.head.buffer, &mut self.load.buffer];
         above.into_iter().chain(levels)
+    }
+}
+
+impl Source {
+    /// The block at `next`. The old levels' blocks do not change.
+    fn read_next(&mut self, shared: &Shared) -> Result<Arc<Block>> {
+        if self.ahead.is_empty() {
+            let end = self.end.min(self.next + READ_BLOCKS);
+            let ordinals: Vec<u64> = (self.next..end).collect();
+            self.ahead = shared.read_many(&self.level, &ordinals)?.into();
+        }
+        match self.ahead.pop_front() {
+            Some(block) => Ok(block),
+            None => shared.read(&self.level, self.next),
+        }
     }
 }
 

@@ -134,17 +134,39 @@ impl FileBlocks {
         }
     }
 
-    /// The reads of blocks whose numbers are in order. Neighbours are in one read.
-    fn requests(&self, numbers: &[u64]) -> Vec<Request> {
+    /// Blocks whose numbers are in order, by reads: neighbours are in one.
+    fn reads<'a>(&self, numbers: &'a [u64]) -> impl Iterator<Item = &'a [u64]> {
         let a_read = (READ_BYTES_MAX / self.block_bytes).max(1);
         let neighbours = numbers.chunk_by(|before, next| before + 1 == *next);
-        let reads = neighbours.flat_map(|run| run.chunks(a_read));
+        neighbours.flat_map(move |run| run.chunks(a_read))
+    }
+
+    /// Where the first one of these blocks is.
+    fn offset(&self, run: &[u64]) -> u64 {
+        run.first().unwrap_or(&0) * self.block_bytes as u64
+    }
+
+    fn requests(&self, numbers: &[u64]) -> Vec<Request> {
         let request = |run: &[u64]| Request::Scatter {
             file: self.file.clone(),
-            offset: run.first().unwrap_or(&0) * self.block_bytes as u64,
+            offset: self.offset(run),
             buffers: vec![vec![0; self.block_bytes]; run.len()],
         };
-        reads.map(request).collect()
+        self.reads(numbers).map(request).collect()
+    }
+
+    /// The bytes of blocks whose numbers are in order, without a queue.
+    fn read_ordered(&self, numbers: &[u64]) -> Result<Vec<Vec<u8>>> {
+        let mut blocks = Vec::with_capacity(numbers.len());
+        for run in self.reads(numbers) {
+            let mut bytes = vec![0; run.len() * self.block_bytes];
+            self.file.read_exact_at(&mut bytes, self.offset(run))?;
+            match run.len() {
+                1 => blocks.push(bytes),
+                _ => blocks.extend(bytes.chunks(self.block_bytes).map(<[u8]>::to_vec)),
+            }
+        }
+        Ok(blocks)
     }
 
     /// The newest whole image and its generation.
@@ -207,11 +229,13 @@ impl LevelBlocks for FileBlocks {
         ordered.sort_unstable();
         let numbers: Vec<u64> = ordered.iter().map(|(number, _)| *number).collect();
         let queue = self.queue.as_ref().filter(|_| numbers.len() > 1);
-        let Some(read) = queue.and_then(|queue| queue.read(self.requests(&numbers))) else {
-            return blocks.iter().map(|block| self.read(*block)).collect();
+        let queued = queue.and_then(|queue| queue.read(self.requests(&numbers)));
+        let read = match queued {
+            Some(read) => read?.into_iter().flatten().collect(),
+            None => self.read_ordered(&numbers)?,
         };
         let mut many = vec![Vec::new(); blocks.len()];
-        for (bytes, (_, at)) in read?.into_iter().flatten().zip(ordered) {
+        for (bytes, (_, at)) in read.into_iter().zip(ordered) {
             if let Some(place) = many.get_mut(at) {
                 *place = bytes;
             }

@@ -232,6 +232,10 @@ impl LevelBlocks for Counted {
         self.counts.reads.fetch_add(1, Relaxed);
         self.blocks.read(block)
     }
+    fn read_many(&self, blocks: &[u64]) -> Result<Vec<Vec<u8>>> {
+        self.counts.reads.fetch_add(blocks.len() as u64, Relaxed);
+        self.blocks.read_many(blocks)
+    }
     fn write(&self, blocks: &[(u64, Vec<u8>)]) -> Result<()> {
         let count = blocks.len() as u64;
         self.counts.blocks_written.fetch_add(count, Relaxed);
