@@ -42,23 +42,43 @@ const FIG_8: &str = "TPC-C orders, 91.3 % modifications: throughput of FD+FC 1.1
 const FIG_9: &str = "worst insert without shared memory 32 to 38 s, with it about 1 s; by tuple \
                      the mean insert takes 12x at W_l 0.9";
 
+/// Modifications of a run are this part of the tree's entries: at least one compaction takes the
+/// bottom level of a tree of 1 M entries.
+const MODIFIED_PART: u64 = 5;
+
+/// A run with so many modifications, or as many lookups if there are none.
+fn with_modifications(run: Run, modifications: u64) -> Run {
+    let share = match run.lookups {
+        100 => 100,
+        lookups => 100 - lookups,
+    };
+    Run {
+        requests: modifications * 100 / share,
+        ..run
+    }
+}
+
 fn points(bench: &Bench) -> Vec<Point> {
-    // Enough for several compactions of all levels.
-    let requests_of_entries = if bench.is_quick { 0.1 } else { 0.4 };
-    let mut all = Run::scaled(SCALE);
-    all.requests = (all.entries as f64 * requests_of_entries) as u64;
+    let all = Run::scaled(SCALE);
+    let modified = match bench.is_quick {
+        true => all.entries / MODIFIED_PART / 4,
+        false => all.entries / MODIFIED_PART,
+    };
     let point = |figure, modes, paper, run| Point {
         figure,
-        run,
+        run: with_modifications(run, modified),
         modes,
         paper,
     };
     let mut points = Vec::new();
-    let shares: &[u64] = match bench.is_quick {
-        true => &[20, 80],
-        false => &[0, 20, 40, 60, 80, 100],
+    let shares: [(Keys, &[u64]); 2] = match bench.is_quick {
+        true => [(Keys::Random, &[20, 80]), (Keys::Ascending, &[20, 80])],
+        false => [
+            (Keys::Random, &[0, 20, 60, 80, 100]),
+            (Keys::Ascending, &[0, 80]),
+        ],
     };
-    for keys in [Keys::Random, Keys::Ascending] {
+    for (keys, shares) in shares {
         for &lookups in shares {
             let run = Run {
                 keys,
@@ -68,21 +88,26 @@ fn points(bench: &Bench) -> Vec<Point> {
             points.push(point("Fig. 6", 3, FIG_6, run));
         }
     }
-    let sizes: &[u64] = if bench.is_quick { &[] } else { &[3, 9] };
-    for times in sizes {
+    if !bench.is_quick {
         let run = Run {
-            entries: all.entries * times,
+            entries: FULL_ENTRIES / SCALE as u64,
             ..all
         };
         points.push(point("Fig. 7", 3, FIG_7, run));
     }
     if bench.is_full {
+        // Modifications alone: lookups would only take their time.
         let run = Run {
             entries: FULL_ENTRIES,
-            requests: FULL_ENTRIES,
+            lookups: 0,
             ..Run::scaled(1.0)
         };
-        points.push(point("Fig. 7, whole", 3, FIG_7, run));
+        points.push(Point {
+            figure: "Fig. 7, whole",
+            run: with_modifications(run, FULL_ENTRIES / MODIFIED_PART),
+            modes: 3,
+            paper: FIG_7,
+        });
     }
     let orders = Run {
         keys: Keys::Ascending,
