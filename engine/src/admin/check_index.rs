@@ -176,8 +176,8 @@ impl Check<'_> {
         if had {
             return Ok(true);
         }
-        // The row may have left the key in the meantime.
-        Ok(self.index.sweep.left_rows().contains(&row))
+        // The row may have left the key in the meantime, and a sweep may have been there since.
+        Ok(self.index.sweep.left_rows().contains(&row) || !self.has(bytes, row)?)
     }
 
     fn check_unique(&self, expected: &[(KeyBytes, RowId)], damage: &mut Vec<String>) -> Result<()> {

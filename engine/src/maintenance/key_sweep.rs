@@ -275,7 +275,7 @@ impl Db {
     ) -> Result<(u64, Option<RowId>)> {
         let bytes_max = self.settings.sweep_bytes();
         let rows_max = bytes_max / ROW_BYTES;
-        let taken = key
+        let (taken, _in_hand) = key
             .sweep
             .take_left_by(horizon.kept_from(), from.range(), rows_max);
         let mut next = taken.next.map(|range| RowId::new(range, 0));

@@ -23,6 +23,8 @@ pub(crate) struct KeySweep {
     pub row_keys: RowKeys,
     /// rows that have left a key
     left: Mutex<LeftRows>,
+    /// those that sweeps under way have taken; changes with rows of `left` under its lock
+    in_hand: Mutex<Vec<Arc<[RowId]>>>,
     pub done: Mutex<Swept>,
     /// when the index was first found to have been dropped; 0: not yet
     dropped: AtomicU64,
@@ -49,6 +51,7 @@ impl KeySweep {
         Self {
             row_keys: RowKeys::default(),
             left: Mutex::new(LeftRows::counted(memory)),
+            in_hand: Mutex::default(),
             done: Mutex::default(),
             dropped: AtomicU64::new(0),
         }
@@ -83,15 +86,36 @@ impl KeySweep {
         self.left.lock().updates_by(ts)
     }
 
-    /// The rows that have left a key and that no sweep has looked at since.
+    /// The rows that have left a key and that no sweep has done with since.
     pub fn left_rows(&self) -> HashSet<RowId> {
-        self.left.lock().rows()
+        let left = self.left.lock();
+        let mut rows = left.rows();
+        rows.extend(self.in_hand.lock().iter().flat_map(|rows| rows.iter()));
+        rows
     }
 
     /// Takes rows that left a key at or before `ts`, of ranges from `from` on; see
-    /// [`LeftRows::take_by`].
-    pub fn take_left_by(&self, ts: CommitTs, from: RangeNo, at_most: usize) -> Taken {
-        self.left.lock().take_by(ts, from, at_most)
+    /// [`LeftRows::take_by`]. As long as the second result lives they are still told by
+    /// [`KeySweep::left_rows`].
+    pub fn take_left_by(&self, ts: CommitTs, from: RangeNo, at_most: usize) -> (Taken, InHand<'_>) {
+        let mut left = self.left.lock();
+        let taken = left.take_by(ts, from, at_most);
+        let rows: Arc<[RowId]> = taken.rows.iter().map(|(_, row)| *row).collect();
+        self.in_hand.lock().push(rows.clone());
+        (taken, InHand { sweep: self, rows })
+    }
+}
+
+/// Rows that a sweep has taken and not done with.
+pub(crate) struct InHand<'a> {
+    sweep: &'a KeySweep,
+    rows: Arc<[RowId]>,
+}
+
+impl Drop for InHand<'_> {
+    fn drop(&mut self) {
+        let mut in_hand = self.sweep.in_hand.lock();
+        in_hand.retain(|rows| !Arc::ptr_eq(rows, &self.rows));
     }
 }
 
@@ -122,5 +146,35 @@ impl Swept {
         let is_enough = |rows: u64| rows > 0 && rows.saturating_mul(DUE_PART) >= entries;
         let are_over = oldest >= self.through && oldest > self.oldest;
         is_enough(rows.saturating_sub(self.kept)) || (are_over && is_enough(rows))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A check beside a sweep would report their entries otherwise.
+    #[test]
+    fn rows_that_a_sweep_has_in_hand_are_told() {
+        let sweep = KeySweep::counted(Arc::default());
+        let rows = [3, 5, 9].map(RowId);
+        let told = || {
+            let mut rows: Vec<_> = sweep.left_rows().into_iter().collect();
+            rows.sort_unstable();
+            rows
+        };
+        for (row, ts) in rows.iter().zip(1..) {
+            sweep.note_left(*row, CommitTs(ts));
+        }
+        let (taken, in_hand) = sweep.take_left_by(CommitTs(2), RangeNo(0), 100);
+        assert_eq!(taken.rows.len(), 2);
+        assert_eq!(told(), rows);
+        let (none, second) = sweep.take_left_by(CommitTs(2), RangeNo(0), 100);
+        assert!(none.rows.is_empty());
+        drop(second);
+        assert_eq!(told(), rows);
+        sweep.note_all_left(taken.rows.into_iter().skip(1));
+        drop(in_hand);
+        assert_eq!(told(), rows[1..]);
     }
 }
