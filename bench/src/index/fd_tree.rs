@@ -42,8 +42,8 @@ const FIG_8: &str = "TPC-C orders, 91.3 % modifications: throughput of FD+FC 1.1
 const FIG_9: &str = "worst insert without shared memory 32 to 38 s, with it about 1 s; by tuple \
                      the mean insert takes 12x at W_l 0.9";
 
-/// Modifications of a run are this part of the tree's entries: at least one compaction takes the
-/// bottom level of a tree of 1 M entries.
+/// Modifications of a run are this part of the tree's entries. In a tree of 1 M random entries a
+/// compaction then comes to the bottom level; a quick run has fewer.
 const MODIFIED_PART: u64 = 5;
 
 /// A run with so many modifications, or as many lookups if there are none.

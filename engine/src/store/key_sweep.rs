@@ -23,7 +23,8 @@ pub(crate) struct KeySweep {
     pub row_keys: RowKeys,
     /// rows that have left a key
     left: Mutex<LeftRows>,
-    /// those that sweeps under way have taken; changes with rows of `left` under its lock
+    /// those that sweeps under way have taken: they come here under the lock of `left`, and leave
+    /// when those that are left to the next sweep are back there
     in_hand: Mutex<Vec<Arc<[RowId]>>>,
     pub done: Mutex<Swept>,
     /// when the index was first found to have been dropped; 0: not yet

@@ -285,13 +285,9 @@ impl Level {
         self.places.look(self.position(ordinal)?, look)
     }
 
-    pub fn place(&self, ordinal: u64) -> Option<Place> {
-        self.places.get(self.position(ordinal)?)
-    }
-
     /// Where a block is, and the run in which it was written.
     fn place_and_run(&self, ordinal: u64) -> Option<(Place, u64)> {
-        let place = self.place(ordinal)?;
+        let place = self.places.get(self.position(ordinal)?)?;
         let runs = self.runs.read();
         let begun = runs.partition_point(|(from, _)| *from <= ordinal);
         let (_, run) = runs.get(begun.checked_sub(1)?)?;

@@ -65,12 +65,11 @@ impl<'a> Filters<'a> {
         wanted: Wanted<'a>,
         expected: Expected,
     ) -> Result<Self> {
-        let depth = None;
         let mut filters = Self {
             shared,
             path,
             wanted,
-            depth,
+            depth: None,
         };
         if expected == Expected::Absent {
             filters.depth()?;
